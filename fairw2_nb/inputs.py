@@ -6,12 +6,12 @@
 __all__ = ['as_array', 'as_binary', 'as_scores', 'as_groups', 'check_lengths', 'count_table', 'ratio', 'lowest_over_highest',
            'gap', 'table_positive', 'table_odds', 'table_good']
 
-# %% ../nbs/00a_inputs.ipynb #195c79e9
+# %% ../nbs/00a_inputs.ipynb #3f99ba2c
 import numpy as np
 import pandas as pd
 import torch
 
-# %% ../nbs/00a_inputs.ipynb #741ed3e9
+# %% ../nbs/00a_inputs.ipynb #9bcca595
 def as_array(
     x, # list, array, Series or tensor
     name: str, # how to call it in an error message
@@ -26,7 +26,7 @@ def as_array(
     if not len(a): raise ValueError(f"`{name}` is empty: give at least one observation.")
     return a
 
-# %% ../nbs/00a_inputs.ipynb #b78b2d94
+# %% ../nbs/00a_inputs.ipynb #80a53abf
 def as_binary(
     y, # labels or predictions: 0/1, booleans
     name: str, # how to call them in an error message
@@ -38,7 +38,7 @@ def as_binary(
     found = ", ".join(map(repr, values[:5].tolist())) + (", ..." if len(values) > 5 else "")
     raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {found}: write `{name} == favourable` for labels, `scores > .5` for predictions.")
 
-# %% ../nbs/00a_inputs.ipynb #0574b5a6
+# %% ../nbs/00a_inputs.ipynb #8921a4d1
 def as_scores(
     f, # scores in [0, 1]
     name: str = "scores", # how to call them in an error message
@@ -52,13 +52,14 @@ def as_scores(
         raise ValueError(f"`{name}` ranges from {a.min():.4g} to {a.max():.4g}: expected probabilities in [0, 1]; turn logits into scores with `sigmoid`.")
     return a
 
-# %% ../nbs/00a_inputs.ipynb #33a4c192
+# %% ../nbs/00a_inputs.ipynb #56ce0af1
 def as_groups(
     s, # sensitive attribute: any hashable labels
 ) -> tuple: # codes of shape (n,), and the list of labels they stand for
     "Group labels as integer codes."
     if isinstance(s, (list, tuple)): s = pd.Series(list(s), dtype=object).to_numpy()
-    codes, labels = pd.factorize(as_array(s, "s"))
+    try: codes, labels = pd.factorize(as_array(s, "s"))
+    except TypeError: raise ValueError("`s` holds labels that are not hashable, such as lists: give one label per observation, a string, number or tuple.") from None
     labels = [v.item() if isinstance(v, np.generic) else v for v in labels]
     if (codes < 0).any(): raise ValueError(f"`s` is missing for {(codes < 0).sum()} of {len(codes)} observations: drop them, or give them a label of their own.")
     if len(labels) < 2: raise ValueError(f"`s` holds one group only, {labels[0]!r}: a disparity needs at least two groups.")
@@ -66,7 +67,7 @@ def as_groups(
     except TypeError: order = list(range(len(labels)))
     return np.argsort(order)[codes], [labels[k] for k in order]
 
-# %% ../nbs/00a_inputs.ipynb #0855408d
+# %% ../nbs/00a_inputs.ipynb #4338325b
 def check_lengths(
     **arrays, # named arrays
 ):
@@ -75,7 +76,7 @@ def check_lengths(
     if len(set(sizes.values())) > 1:
         raise ValueError("These must have one entry per observation, but their lengths differ: " + ", ".join(f"`{k}` {v}" for k, v in sizes.items()) + ".")
 
-# %% ../nbs/00a_inputs.ipynb #35d3c640
+# %% ../nbs/00a_inputs.ipynb #81d87a48
 def count_table(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -86,7 +87,7 @@ def count_table(
     check_lengths(y_true=y, y_pred=g, s=codes)
     return np.bincount(codes * 4 + y * 2 + g, minlength=4 * len(labels)).reshape(-1, 2, 2), labels
 
-# %% ../nbs/00a_inputs.ipynb #47efb47e
+# %% ../nbs/00a_inputs.ipynb #181f22e7
 def ratio(
     a, # numerator
     b, # denominator
@@ -95,7 +96,7 @@ def ratio(
     a, b = np.asarray(a, float), np.asarray(b, float)
     return np.divide(a, b, out=np.full(np.broadcast(a, b).shape, np.nan), where=b != 0)
 
-# %% ../nbs/00a_inputs.ipynb #5555fb59
+# %% ../nbs/00a_inputs.ipynb #3fa0254b
 def lowest_over_highest(v):
     "Ratio of extremes over the last axis, NaN if all are zero."
     return ratio(v.min(-1), v.max(-1))
@@ -104,17 +105,17 @@ def gap(v):
     "Difference of extremes over the last axis."
     return v.max(-1) - v.min(-1)
 
-# %% ../nbs/00a_inputs.ipynb #a85bf1f6
+# %% ../nbs/00a_inputs.ipynb #81969a04
 def table_positive(N):
     "P(g = 1 | S = s) from tables of counts."
     return ratio(N[..., 1].sum(-1), N.sum((-1, -2)))
 
-# %% ../nbs/00a_inputs.ipynb #36d6a153
+# %% ../nbs/00a_inputs.ipynb #a7a5eac6
 def table_odds(N):
     "O_{s,y}, shape (..., k, 2), from tables of counts."
     return ratio(N[..., 1], N.sum(-1))
 
-# %% ../nbs/00a_inputs.ipynb #a26f0531
+# %% ../nbs/00a_inputs.ipynb #7222ef54
 def table_good(N):
     "Good predictions, shape (..., k), from tables of counts."
     return N[..., 0, 0] + N[..., 1, 1]

@@ -1,0 +1,41 @@
+# Each target sets itself up: Python 3.10+ and make are all it takes.
+PYTHON ?= python3
+BIN := .venv/bin
+export OMP_NUM_THREADS ?= 1
+export MPLBACKEND ?= agg
+
+.DEFAULT_GOAL := help
+.PHONY: help run test docs notebooks bench clean
+
+help: ## this list
+	@echo "fairw2_nb: Wasserstein fairness penalties for neural networks"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: .venv/.installed ## train a biased classifier with and without the penalty, and write a report
+	$(BIN)/fairw2 demo
+
+test: .venv/.installed-dev ## run the notebooks, the tests, and the checks that everything is in step
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+docs: .venv/.installed-dev ## rebuild modules, README.md and the site under docs/ from the notebooks
+	$(BIN)/nbdev_export
+	$(BIN)/python tools/build_docs.py
+
+notebooks: .venv/.installed-dev ## run all notebooks and store their outputs
+	$(BIN)/nbdev_export
+	$(BIN)/python tools/run_notebooks.py
+
+clean: ## remove the environment and caches
+	rm -rf .venv .pytest_cache .hypothesis _proc build *.egg-info
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or newer is needed, and $$($(PYTHON) --version) was found. Name another with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: settings.ini setup.py | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/.installed-dev: settings.ini setup.py | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ .venv/.installed

@@ -1,0 +1,58 @@
+"""Every notebook runs top to bottom, is clean, and is what the modules were exported from."""
+import json
+import re
+import shutil
+import subprocess
+import sys
+from copy import deepcopy
+
+import nbdev.test
+import pytest
+from conftest import ROOT, notebook_id, notebooks
+from execnb.nbio import read_nb
+from nbdev.clean import clean_nb
+
+each_notebook = pytest.mark.parametrize("path", notebooks(), ids=notebook_id)
+
+
+@each_notebook
+def test_runs(path, monkeypatch):
+    "The logic of nbdev_test, one test per notebook."
+    monkeypatch.chdir(path.parent)
+    ok, _ = nbdev.test.test_nb(path, skip_flags=["slow"], basepath=ROOT)
+    assert ok, f"{path.name} failed: the traceback stands above. Mend it, then `make notebooks docs`."
+
+
+@each_notebook
+def test_clean(path):
+    "nbdev_clean would change nothing."
+    nb = read_nb(path)
+    cleaned = deepcopy(nb)
+    clean_nb(cleaned)
+    assert nb == cleaned, f"{path.name} holds execution counts or metadata: run `nbdev_clean`."
+
+
+@each_notebook
+def test_stored_outputs(path):
+    "Outputs are stored, small, and free of errors, warnings and paths of the machine they were made on."
+    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    outputs = [o for c in cells for o in c["outputs"]]
+    if cells:
+        assert outputs, f"{path.name} has no stored outputs: run `make notebooks`."
+    for o in outputs:
+        text = json.dumps(o)
+        assert o["output_type"] != "error", f"{path.name} stores an error."
+        assert not (o.get("name") == "stderr" and "Warning" in text), f"{path.name} stores a warning."
+        assert not re.search(r"(?<![\w.])/(root|home|Users|tmp|work)/", text), f"{path.name} stores a path of the machine it ran on."
+        assert len(text) < 400_000, f"{path.name} stores an output of {len(text) // 1000} kB."
+
+
+def test_export_in_sync(tmp_path):
+    "nbdev_export would change no module."
+    for name in ("nbs", "fairw2_nb"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
+    shutil.copy(ROOT / "settings.ini", tmp_path)
+    subprocess.run([sys.executable, "-c", "import nbdev; nbdev.nbdev_export()"], cwd=tmp_path, check=True)
+    for made in sorted((tmp_path / "fairw2_nb").rglob("*.py")):
+        kept = ROOT / made.relative_to(tmp_path)
+        assert kept.exists() and kept.read_text() == made.read_text(), f"{kept.name} differs from its notebook: run `nbdev_export`."

@@ -1,0 +1,137 @@
+"""Turns the Markdown of a notebook cell (Jupyter and Quarto dialect) into the Markdown of the site generator.
+
+Code and maths are set aside first, so that nothing below can mistake a `$`, `|` or `_` in them for markup.
+"""
+import re
+from textwrap import dedent
+
+CODE = r"^ *(?P<fence>`{3,}|~{3,})[^\n]*\n.*?^ *(?P=fence) *$|(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)"
+MATHS = r"\$\$(?P<display>.+?)\$\$|(?<![\\$])\$(?P<inline>(?! )[^$\n]*(?:\n[^$\n]+)*?(?<! ))\$(?![\d$])(?P<stop>[.,;:)]?)"
+KEPT, KEPT_CODE = (re.compile(pattern, re.M | re.S) for pattern in (f"{CODE}|{MATHS}", CODE))
+MARK = "\ue000{}\ue001"  # stands in the text for a piece that was set aside
+MARKED = MARK.format(r"(\d+)")
+ITEM = re.compile(r" *([-*+]|\d+[.)]) +(?=\S)")
+KINDS = {"note": "note", "tip": "tip", "warning": "warning", "important": "info", "caution": "danger"}
+
+
+def tex(source, left, right):
+    "An equation as an element that MathJax picks up; every sign is an entity, out of reach of Markdown."
+    source = re.sub(r"(?<!\\)%.*", "", source)
+    spelled = re.sub(r"[^\w ]", lambda m: f"&#{ord(m[0])};", " ".join(f"{left}{source}{right}".split()))
+    return f"<span class=arithmatex>{spelled.replace('_', '&#95;')}</span>"
+
+
+def set_aside(text, pattern=KEPT):
+    "Replace code and equations by marks: returns the text and the pieces."
+    pieces = []
+
+    def keep(m):
+        found = m.groupdict()
+        if found.get("display"):
+            piece = tex(found["display"], r"\[", r"\]")
+        elif found.get("inline"):
+            piece = tex(found["inline"], r"\(", r"\)")
+            piece = f"<span class=unbroken>{piece}{found['stop']}</span>" if found["stop"] else piece
+        else:
+            piece = dedent(m[0])
+        pieces.append(piece)
+        margin = re.match(" *", m[0])[0] if found["fence"] else ""
+        return margin + MARK.format(len(pieces) - 1)
+
+    return pattern.sub(keep, text), pieces
+
+
+def put_back(text, pieces):
+    "Undo `set_aside`; every line of a block takes over the margin of its mark."
+    def block(m):
+        return "\n".join((m[1] + line).rstrip() for line in pieces[int(m[2])].split("\n"))
+
+    text = re.sub(f"^([ >]*){MARKED}$", block, text, flags=re.M)
+    return re.sub(MARKED, lambda m: pieces[int(m[1])], text)
+
+
+def admonition(kind, title, folded, body):
+    "A callout in the syntax of the site generator."
+    title = title.replace('"', "&quot;")
+    return [f'{"???" if folded else "!!!"} {KINDS[kind]} "{title}"', "", *(f"    {line}".rstrip() for line in body), ""]
+
+
+def alert(kind, title, folded, body):
+    "A callout in the syntax of GitHub."
+    return [f"> [!{kind.upper()}]", f"> **{title}**", ">", *(f"> {line}".rstrip() for line in body), ""]
+
+
+def parse_callout(head, body):
+    "Kind, title, whether folded, and lines of a `::: {.callout-note}` block."
+    kind = re.search(r"\.callout-(\w+)", head)
+    if not kind or kind[1] not in KINDS:
+        raise ValueError(f"the block ::: {{{head}}} is not known: use .callout-{', .callout-'.join(KINDS)}")
+    given, body = re.search(r'title="(.*?)"', head), "\n".join(body).strip("\n").split("\n")
+    title = given[1] if given else kind[1].capitalize()
+    if not given and (heading := re.match(r"#+ +(.+)", body[0])):
+        title, body = heading[1].strip(), "\n".join(body[1:]).strip("\n").split("\n")
+    return kind[1], title, "collapse=\"true\"" in head, body
+
+
+def callouts(text, write):
+    "Rewrite Quarto's callouts, also nested ones, with `write` (`admonition` or `alert`)."
+    heads, blocks = [], [[]]
+    for line in text.split("\n"):
+        if opening := re.match(r":{3,} *\{(.+)\}", line):
+            heads.append(opening[1])
+            blocks.append([])
+        elif re.match(r":{3,} *$", line) and heads:
+            body = blocks.pop()
+            blocks[-1] += ["", *write(*parse_callout(heads.pop(), body))]
+        else:
+            blocks[-1].append(line)
+    if heads:
+        raise ValueError(f"the block ::: {{{heads[-1]}}} is not closed by :::")
+    return "\n".join(blocks[0])
+
+
+def four_space_lists(text):
+    "Indent lists by four spaces a level and set them off by a blank line, as Python-Markdown wants."
+    out, columns = [], []  # columns: where the text of each open list item starts
+    for line in text.split("\n"):
+        width, item, after_blank = len(line) - len(line.lstrip()), ITEM.match(line), not (out and out[-1])
+        in_list = bool(columns)
+        if item and not in_list and not after_blank and item[1][0] in "023456789":
+            item = None  # a sentence that happens to go on with a number
+        if item or after_blank or line.startswith(("#", ":::")):
+            columns = [column for column in columns if column <= width]
+        if item and not in_list and not after_blank:
+            out.append("")
+        body = f"{item[1].replace(')', '.')} {line[item.end():]}" if item else line[min(width, columns[-1] if columns else 0):]
+        out.append(("    " * len(columns) + body).rstrip() if line else "")
+        if item:
+            columns.append(item.end())
+    return "\n".join(out)
+
+
+def tables_apart(text):
+    "Put a blank line between a paragraph and the table that follows it."
+    return re.sub(r"^([^|\n]*\S[^|\n]*)\n(?=.*\|.*\n(?=.*\|)[ :|-]+$)", r"\1\n\n", text, flags=re.M)
+
+
+def links(text, address):
+    "Pass the target of every Markdown link through `address`."
+    return re.sub(r"(\]\()([^)\s]+)(?=[)\s])", lambda m: m[1] + address(m[2]), text)
+
+
+def for_site(text, address):
+    "The text of a notebook cell as Markdown for the site."
+    text, pieces = set_aside(text)
+    text = tables_apart(four_space_lists(links(text, address)))
+    return put_back(callouts(text, admonition), pieces)
+
+
+def for_readme(text, address):
+    "The text of a notebook cell as GitHub reads it: maths stays as it is."
+    text, pieces = set_aside(text, KEPT_CODE)
+    return put_back(callouts(links(text, address), alert), pieces)
+
+
+def plain(text):
+    "Text without markup, for titles and descriptions."
+    return re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text).translate(str.maketrans("", "", "`*$")).strip()
