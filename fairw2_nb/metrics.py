@@ -7,7 +7,7 @@ __all__ = ['predictions_only', 'positive_rates', 'disparate_impact', 'demographi
            'true_positive_rates', 'true_negative_rates', 'equal_opportunity_difference', 'equalized_odds_difference',
            'group_accuracy', 'group_mse', 'disparate_mse', 'score_distance', 'fairness_report']
 
-# %% ../nbs/01_metrics.ipynb #7b08a344
+# %% ../nbs/01_metrics.ipynb #2ca9325e
 from functools import wraps
 from itertools import combinations
 
@@ -17,7 +17,7 @@ from .inputs import as_binary, as_groups, as_scores, check_lengths, count_table,
 from .report import FairnessReport, bootstrap, metric_row, summarise
 from .transport import wasserstein_1d
 
-# %% ../nbs/01_metrics.ipynb #b8e59ae5
+# %% ../nbs/01_metrics.ipynb #5a7cd517
 def predictions_only(f):
     "Let a metric of `(y_pred, s)` also be called as `(y_true, y_pred, s)`, the form that fairlearn's MetricFrame uses."
     @wraps(f)
@@ -26,7 +26,7 @@ def predictions_only(f):
         return f(*args, **kwargs)
     return call
 
-# %% ../nbs/01_metrics.ipynb #166bd6bb
+# %% ../nbs/01_metrics.ipynb #cfdfa619
 @predictions_only
 def positive_rates(
     y_pred, # predictions, shape (n,)
@@ -36,7 +36,7 @@ def positive_rates(
     N, labels = count_table(y_pred, y_pred, s)
     return dict(zip(labels, table_positive(N).tolist()))
 
-# %% ../nbs/01_metrics.ipynb #2d685aea
+# %% ../nbs/01_metrics.ipynb #56ca2963
 @predictions_only
 def disparate_impact(
     y_pred, # predictions, shape (n,)
@@ -45,7 +45,7 @@ def disparate_impact(
     "DI: the smallest positive rate among the groups over the largest."
     return lowest_over_highest(table_positive(count_table(y_pred, y_pred, s)[0])).item()
 
-# %% ../nbs/01_metrics.ipynb #48a2d07a
+# %% ../nbs/01_metrics.ipynb #3af9a4af
 @predictions_only
 def demographic_parity_difference(
     y_pred, # predictions, shape (n,)
@@ -54,7 +54,7 @@ def demographic_parity_difference(
     "The largest positive rate among the groups less the smallest."
     return gap(table_positive(count_table(y_pred, y_pred, s)[0])).item()
 
-# %% ../nbs/01_metrics.ipynb #9df23a2c
+# %% ../nbs/01_metrics.ipynb #666bbc77
 def group_rates(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -64,7 +64,7 @@ def group_rates(
     N, labels = count_table(y_true, y_pred, s)
     return {(label, y): o for label, row in zip(labels, table_odds(N).tolist()) for y, o in enumerate(row)}
 
-# %% ../nbs/01_metrics.ipynb #a8763f59
+# %% ../nbs/01_metrics.ipynb #c3a1f544
 def true_positive_rates(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -73,7 +73,7 @@ def true_positive_rates(
     "TP_s: the share of positive predictions among the positives of each group."
     return {g: o for (g, y), o in group_rates(y_true, y_pred, s).items() if y == 1}
 
-# %% ../nbs/01_metrics.ipynb #c4b924d0
+# %% ../nbs/01_metrics.ipynb #c837be4b
 def true_negative_rates(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -82,7 +82,7 @@ def true_negative_rates(
     "TN_s: the share of negative predictions among the negatives of each group."
     return {g: 1 - o for (g, y), o in group_rates(y_true, y_pred, s).items() if y == 0}
 
-# %% ../nbs/01_metrics.ipynb #5d24456d
+# %% ../nbs/01_metrics.ipynb #684b45d0
 def equal_opportunity_difference(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -91,7 +91,7 @@ def equal_opportunity_difference(
     "The largest true-positive rate among the groups less the smallest."
     return gap(table_odds(count_table(y_true, y_pred, s)[0])[:, 1]).item()
 
-# %% ../nbs/01_metrics.ipynb #3873f311
+# %% ../nbs/01_metrics.ipynb #7beb4a7d
 def equalized_odds_difference(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -100,7 +100,7 @@ def equalized_odds_difference(
     "The larger of the gaps in true-positive and in false-positive rates."
     return gap(table_odds(count_table(y_true, y_pred, s)[0]).T).max().item()
 
-# %% ../nbs/01_metrics.ipynb #96bcf3d3
+# %% ../nbs/01_metrics.ipynb #79fb5e3a
 def group_accuracy(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -110,7 +110,7 @@ def group_accuracy(
     N, labels = count_table(y_true, y_pred, s)
     return dict(zip(labels, ratio(table_good(N), N.sum((1, 2))).tolist()))
 
-# %% ../nbs/01_metrics.ipynb #18dde545
+# %% ../nbs/01_metrics.ipynb #94dcda68
 def group_mse(
     y_true, # true labels, shape (n,)
     scores, # scores in [0, 1], shape (n,)
@@ -124,7 +124,7 @@ def group_mse(
     error = ((f > threshold if hard else f) - y) ** 2
     return dict(zip(labels, ratio(np.bincount(codes, error), np.bincount(codes)).tolist()))
 
-# %% ../nbs/01_metrics.ipynb #8c53d8e9
+# %% ../nbs/01_metrics.ipynb #b2ead181
 def disparate_mse(
     y_true, # true labels, shape (n,)
     scores, # scores in [0, 1], shape (n,)
@@ -135,7 +135,7 @@ def disparate_mse(
     "DMSE: the smallest group error over the largest."
     return lowest_over_highest(np.array(list(group_mse(y_true, scores, s, hard, threshold).values()))).item()
 
-# %% ../nbs/01_metrics.ipynb #197f1141
+# %% ../nbs/01_metrics.ipynb #c289dba6
 @predictions_only
 def score_distance(
     scores, # scores in [0, 1], shape (n,)
@@ -149,7 +149,7 @@ def score_distance(
     parts = [torch.from_numpy(f[codes == k]) for k in range(len(labels))]
     return max(wasserstein_1d(a, b, p).item() ** (1 / p) for a, b in combinations(parts, 2))
 
-# %% ../nbs/01_metrics.ipynb #9fe92121
+# %% ../nbs/01_metrics.ipynb #e5a266b5
 def fairness_report(
     y_true, # true labels 0/1, shape (n,)
     scores, # scores in [0, 1], shape (n,)

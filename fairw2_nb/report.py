@@ -6,7 +6,7 @@
 __all__ = ['Row', 'resample_weights', 'weighted_tables', 'weighted_distances', 'summarise', 'why_undefined', 'row_text',
            'report_tables', 'FairnessReport', 'bootstrap', 'metric_row']
 
-# %% ../nbs/01a_report.ipynb #523f2cdb
+# %% ../nbs/01a_report.ipynb #acb11f18
 from collections import namedtuple
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,7 +16,7 @@ import pandas as pd
 from .inputs import gap, lowest_over_highest, ratio, table_good, table_odds, table_positive
 from .transport import rank_cells
 
-# %% ../nbs/01a_report.ipynb #1ef9354c
+# %% ../nbs/01a_report.ipynb #ff8f9da2
 def resample_weights(
     n: int, # number of rows
     n_boot: int, # number of resamples
@@ -26,7 +26,7 @@ def resample_weights(
     draws = rng.integers(n, size=(n_boot, n)) + n * np.arange(n_boot)[:, None]
     return np.bincount(draws.ravel(), minlength=n * n_boot).reshape(n_boot, n)
 
-# %% ../nbs/01a_report.ipynb #efa4c87d
+# %% ../nbs/01a_report.ipynb #93b20199
 def weighted_tables(
     weights: np.ndarray, # weights of the rows, shape (R, n)
     y: np.ndarray, # labels, shape (n,)
@@ -40,7 +40,7 @@ def weighted_tables(
     counts = weights @ np.eye(4 * k)[cell]
     return counts.reshape(-1, k, 2, 2), weights @ (np.eye(k)[codes] * ((f - y) ** 2)[:, None])
 
-# %% ../nbs/01a_report.ipynb #6427a623
+# %% ../nbs/01a_report.ipynb #26473477
 def weighted_distances(
     weights: np.ndarray, # integer weights of the rows, shape (R, n)
     f: np.ndarray, # scores, shape (n,)
@@ -51,12 +51,12 @@ def weighted_distances(
     def distance(a, b):
         if not len(a) or not len(b): return np.nan, np.nan
         i, j, width = rank_cells(len(a), len(b))
-        d, width = np.abs(a[i.numpy()] - b[j.numpy()]), width.numpy() / (len(a) * len(b))
+        d, width = np.abs(a[i] - b[j]), width / (len(a) * len(b))
         return width @ d, np.sqrt(width @ d ** 2)
     parts = ([np.repeat(f[r], w[r]) for r in rows] for w in weights)
     return np.array([np.max([distance(a, b) for a, b in combinations(part, 2)], axis=0) for part in parts])
 
-# %% ../nbs/01a_report.ipynb #66246105
+# %% ../nbs/01a_report.ipynb #988f0c8e
 def summarise(
     weights: np.ndarray, # integer weights of the rows, shape (R, n)
     y: np.ndarray, # labels, shape (n,)
@@ -74,7 +74,7 @@ def summarise(
              "EOdds difference": gap(O.swapaxes(-1, -2)).max(-1), "DMSE": lowest_over_highest(1 - GP), "cDMSE": lowest_over_highest(cMSE), "W1": W[:, 0], "W2": W[:, 1]}
     return whole, groups
 
-# %% ../nbs/01a_report.ipynb #cb3ab5ff
+# %% ../nbs/01a_report.ipynb #ac2c8ff8
 def why_undefined(
     metric: str, # name of the metric
 ) -> str: # the reason
@@ -83,10 +83,10 @@ def why_undefined(
             "EO difference": "a group has no observation with y = 1", "EOdds difference": "a group lacks one of the labels",
             "DMSE": "no error in any group", "cDMSE": "no error in any group"}.get(metric, "undefined")
 
-# %% ../nbs/01a_report.ipynb #3d61332e
+# %% ../nbs/01a_report.ipynb #b381570b
 Row = namedtuple("Row", "metric group value low high note")
 
-# %% ../nbs/01a_report.ipynb #deadfeba
+# %% ../nbs/01a_report.ipynb #79513c26
 def row_text(
     row: Row, # one row of a report
 ) -> str: # value, interval and note
@@ -96,7 +96,7 @@ def row_text(
     interval = "" if np.isnan(row.low) else f"  [{row.low:.3f}, {row.high:.3f}]"
     return f"{row.value:.3f}{interval}" + (f" ({row.note})" if row.note else "")
 
-# %% ../nbs/01a_report.ipynb #a9c9d0e6
+# %% ../nbs/01a_report.ipynb #8efa2458
 def report_tables(
     rows: list, # rows of a report
     labels: list, # group labels
@@ -108,7 +108,7 @@ def report_tables(
     by_group = pd.DataFrame([[texts[m, g] for g in labels] for m in metrics], metrics, [f"group {g}" for g in labels])
     return pd.DataFrame({"whole": whole}), by_group
 
-# %% ../nbs/01a_report.ipynb #1a55f674
+# %% ../nbs/01a_report.ipynb #048f705d
 @dataclass(frozen=True, repr=False)
 class FairnessReport:
     "Every metric of a classifier, of the whole and by group, with bootstrap intervals if asked for."
@@ -131,7 +131,7 @@ class FairnessReport:
     def __repr__(self): return "\n\n".join(t.to_string() for t in report_tables(self.rows, self.labels))
     def _repr_html_(self): return "\n".join(t.to_html(escape=True) for t in report_tables(self.rows, self.labels))
 
-# %% ../nbs/01a_report.ipynb #d7c05cc9
+# %% ../nbs/01a_report.ipynb #6e70e27b
 def bootstrap(
     y: np.ndarray, # labels, shape (n,)
     f: np.ndarray, # scores, shape (n,)
@@ -146,7 +146,7 @@ def bootstrap(
     parts = [summarise(resample_weights(len(y), size, rng), y, f, codes, threshold) for size in sizes]
     return {m: np.concatenate([(whole | groups)[m] for whole, groups in parts]) for m in parts[0][0] | parts[0][1]}
 
-# %% ../nbs/01a_report.ipynb #d6d6e931
+# %% ../nbs/01a_report.ipynb #775bf6cd
 def metric_row(
     metric: str, # name of the metric
     group, # group label, None for the whole

@@ -4,6 +4,7 @@ nbdev's own filters run first (hidden cells, `show_doc`, symbol links), then eac
 then zensical turns the Markdown into HTML. The same notebooks always give the same bytes.
 """
 import json
+import os
 import re
 import runpy
 import shutil
@@ -26,7 +27,7 @@ from site_symbols import SymbolRenderer, names_page
 from site_text import for_site, plain
 
 SITE = ROOT / "tools" / "site"
-HEAD = re.compile(r"\A\s*# +(?P<title>.+?) *\n+(?:> *(?P<subtitle>.+?) *(?:\n|\Z))?(?P<intro>.*)\Z", re.S)
+HEAD = re.compile(r"\A\s*# +(?P<title>.+?) *(?:\n+|\Z)(?:> *(?P<subtitle>.+?) *(?:\n|\Z))?(?P<intro>.*)\Z", re.S)
 
 
 class SiteFilters(FilterDefaults):
@@ -63,7 +64,7 @@ def front_matter(title, subtitle, sha256, body):
 
 def page(title, subtitle, body, sha256, address, notebook=None):
     "A whole page: heading, subtitle, link to the notebook, body."
-    top = [f"# {title}"]
+    top = [for_site(f"# {title}", address)]
     if subtitle:
         top.append(for_site(subtitle, address) + "\n{ .subtitle }")
     if notebook:
@@ -153,6 +154,9 @@ def build_site(work):
 
 def main():
     "Build docs/ and README.md."
+    if not (NBS / "index.ipynb").exists():
+        raise SystemExit("nbs/index.ipynb is missing: it becomes the first page of the site and README.md.")
+    os.chdir(ROOT)  # nbdev looks for settings.ini from here
     sys.path.insert(0, str(ROOT))
     get_config().d["renderer"] = "site_symbols.SymbolRenderer"
     _build_modidx()

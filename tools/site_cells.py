@@ -141,7 +141,7 @@ class SiteWriter(Writer):
         src = os.path.relpath(path, Path(page_of(self.nb)).parent)
         caption = options.get("fig-cap", "").strip('"')
         alt = html.escape(options.get("fig-alt", caption or "Figure drawn by the code above").strip('"'))
-        image = f'<img src="{src}" alt="{alt}" loading="lazy">'
+        image = f'<img src="{src}" alt="{alt}">'
         below = f"\n<figcaption markdown=span>{self.text(caption)}</figcaption>" if caption else ""
         return f'<figure class="output output-figure" markdown=block>\n{image}{below}\n</figure>'
 

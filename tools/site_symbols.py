@@ -2,6 +2,8 @@
 import ast
 import inspect
 import re
+from dataclasses import is_dataclass
+from importlib import import_module
 
 from fastcore.docments import ShowDocRenderer, docments
 from nbdev.doclinks import NbdevLookup, patch_name
@@ -46,10 +48,16 @@ def code_cell(text):
     return f"`{text}`" if text else ""
 
 
+def with_source(sym):
+    "A dataclass as its module defines it, since the comments on its fields are read from a file; else `sym` itself."
+    place = NbdevLookup()[sym.__name__] if is_dataclass(sym) else None
+    return getattr(import_module(place[1].removesuffix(".py").replace("/", ".")), sym.__name__) if place else sym
+
+
 def parameter_table(sym):
     "A row for each parameter and one for the value returned; empty when there is neither."
     rows = []
-    for name, doc in docments(sym, full=True, returns=True).items():
+    for name, doc in docments(with_source(sym), full=True, returns=True).items():
         kind, detail = type_name(doc.anno), " ".join((doc.docment or "").split())
         if name == "return":
             if kind or detail:
@@ -71,7 +79,8 @@ def own_methods(cls):
 def entry(sym, name, level, is_property=False):
     "Heading, call, docstring and parameter table of one symbol."
     signature = name if is_property else call(sym, name)
-    parts = [f"{'#' * level} {name} {{ #{name.lower()} }}", f"```python\n{signature}\n```", inspect.getdoc(sym) or ""]
+    heading = f'<h{level} id="{name.lower()}" markdown="span">{name}</h{level}>'.replace("_", "&#95;")
+    parts = [heading, f"```python\n{signature}\n```", inspect.getdoc(sym) or ""]
     return "\n\n".join([*filter(None, parts), parameter_table(sym)]).rstrip()
 
 
@@ -79,8 +88,12 @@ class SymbolRenderer(ShowDocRenderer):
     "The renderer behind `show_doc` while the site is built."
     shown_apart = set()  # methods that the notebook at hand documents by a `show_doc` of their own
 
+    def __init__(self, sym, name=None, title_level=3):
+        super().__init__(sym, name=name, title_level=title_level)
+        self.is_property = isinstance(sym, property)
+
     def _repr_markdown_(self):
-        entries = [entry(self.sym, self.nm, self.title_level)]
+        entries = [entry(self.sym, self.nm, self.title_level, self.is_property)]
         for name, method, is_property in own_methods(self.sym) if inspect.isclass(self.sym) else []:
             if f"{self.nm}.{name}" not in self.shown_apart:
                 entries.append(entry(method, f"{self.nm}.{name}", self.title_level + 1, is_property))
@@ -99,7 +112,7 @@ def public_names(tree):
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             continue
         name = patch_name(node)  # `Class.method` for a function that nbdev patches into a class
-        if name in listed or "." in name:
+        if name in listed or "." in name and not re.search(r"\._(?!_)", name):
             yield name, first_line(node)
         for method in node.body if name in listed and isinstance(node, ast.ClassDef) else []:
             if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):

@@ -5,7 +5,7 @@ Code and maths are set aside first, so that nothing below can mistake a `$`, `|`
 import re
 from textwrap import dedent
 
-CODE = r"^ *(?P<fence>`{3,}|~{3,})[^\n]*\n.*?^ *(?P=fence) *$|(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)"
+CODE = r"^ *(?P<fence>`{3,}|~{3,})[^\n]*\n.*?^ *(?P=fence) *$|(?P<ticks>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=ticks)(?!`)"
 MATHS = r"\$\$(?P<display>.+?)\$\$|(?<![\\$])\$(?P<inline>(?! )[^$\n]*(?:\n[^$\n]+)*?(?<! ))\$(?![\d$])(?P<stop>[.,;:)]?)"
 KEPT, KEPT_CODE = (re.compile(pattern, re.M | re.S) for pattern in (f"{CODE}|{MATHS}", CODE))
 MARK = "\ue000{}\ue001"  # stands in the text for a piece that was set aside
@@ -70,7 +70,7 @@ def parse_callout(head, body):
     title = given[1] if given else kind[1].capitalize()
     if not given and (heading := re.match(r"#+ +(.+)", body[0])):
         title, body = heading[1].strip(), "\n".join(body[1:]).strip("\n").split("\n")
-    return kind[1], title, "collapse=\"true\"" in head, body
+    return kind[1], title, 'collapse="true"' in head, body
 
 
 def callouts(text, write):
@@ -94,18 +94,22 @@ def four_space_lists(text):
     "Indent lists by four spaces a level and set them off by a blank line, as Python-Markdown wants."
     out, columns = [], []  # columns: where the text of each open list item starts
     for line in text.split("\n"):
-        width, item, after_blank = len(line) - len(line.lstrip()), ITEM.match(line), not (out and out[-1])
-        in_list = bool(columns)
-        if item and not in_list and not after_blank and item[1][0] in "023456789":
-            item = None  # a sentence that happens to go on with a number
-        if item or after_blank or line.startswith(("#", ":::")):
-            columns = [column for column in columns if column <= width]
-        if item and not in_list and not after_blank:
+        if not line.strip():
             out.append("")
-        body = f"{item[1].replace(')', '.')} {line[item.end():]}" if item else line[min(width, columns[-1] if columns else 0):]
-        out.append(("    " * len(columns) + body).rstrip() if line else "")
-        if item:
-            columns.append(item.end())
+            continue
+        width, item, in_list = len(line) - len(line.lstrip()), ITEM.match(line), bool(columns)
+        after_text = bool(out and out[-1])
+        if item and after_text and not in_list:
+            if item[1][0] in "023456789":
+                item = None  # a sentence that happens to go on with a number
+            else:
+                out.append("")
+        if item or not after_text or line.startswith(("#", ":::")):
+            columns = [column for column in columns if column <= width]
+        start = item.end() if item else min(width, columns[-1] if columns else 0)
+        marker = item[1].replace(")", ".") + " " if item else ""
+        out.append("    " * len(columns) + marker + line[start:].rstrip())
+        columns += [start] if item else []
     return "\n".join(out)
 
 
@@ -122,7 +126,7 @@ def links(text, address):
 def for_site(text, address):
     "The text of a notebook cell as Markdown for the site."
     text, pieces = set_aside(text)
-    text = tables_apart(four_space_lists(links(text, address)))
+    text = tables_apart(four_space_lists(links(text, address))).replace(r"\$", "$")
     return put_back(callouts(text, admonition), pieces)
 
 
