@@ -7,12 +7,12 @@ __all__ = ['rank_cells', 'namespace', 'weighted_cells', 'cell_costs', 'share_tie
            'attach_grads', 'as_sample', 'normalised_weights', 'refuse_nonfinite', 'transport_costs', 'wasserstein_1d',
            'transport_map']
 
-# %% ../nbs/02_transport.ipynb #1a2d06bc
+# %% ../nbs/02_transport.ipynb #bed1a82f
 import numpy as np
 import torch
 from torch import Tensor
 
-# %% ../nbs/02_transport.ipynb #1b3c4519
+# %% ../nbs/02_transport.ipynb #72e4ea2b
 def rank_cells(
     n: int, # number of atoms of the first sample
     m: int, # number of atoms of the second sample
@@ -31,14 +31,14 @@ def rank_cells(
     i = xp.cumsum(i, 0)
     return i, k - i, width
 
-# %% ../nbs/02_transport.ipynb #b0cd3941
+# %% ../nbs/02_transport.ipynb #61fd2db5
 def namespace(
     a, # array or tensor
 ): # the module numpy or torch
     "The module whose functions understand `a`."
     return torch if isinstance(a, Tensor) else np
 
-# %% ../nbs/02_transport.ipynb #3e92b2dd
+# %% ../nbs/02_transport.ipynb #898a700d
 def weighted_cells(
     u, # weights of the first sample in the order of its values, summing to one, shape (n,)
     v, # weights of the second sample in the order of its values, summing to one, shape (m,)
@@ -53,7 +53,7 @@ def weighted_cells(
     start, end = u[:1] * 0, u[:1] * 0 + 1
     return i, k - i, xp.diff(xp.concat((start, knots[order], end)))
 
-# %% ../nbs/02_transport.ipynb #6989c8fe
+# %% ../nbs/02_transport.ipynb #b1b736ca
 def cell_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -68,7 +68,7 @@ def cell_costs(
     value, g = (slope * d).sum(), p * slope
     return value, xp.bincount(i, g, len(x)), -xp.bincount(j, g, len(y))
 
-# %% ../nbs/02_transport.ipynb #e5f42b69
+# %% ../nbs/02_transport.ipynb #dc733cbe
 def share_ties(
     x, # values, sorted, shape (n,)
     g, # something per value, shape (n,)
@@ -82,7 +82,7 @@ def share_ties(
     total, of = xp.bincount(run, g), xp.bincount(run, mass)
     return mass * (total / xp.where(of > 0, of, 1.))[run]
 
-# %% ../nbs/02_transport.ipynb #1e77969a
+# %% ../nbs/02_transport.ipynb #d70146bc
 def as_native(
     x: Tensor, # any tensor
 ): # NumPy array sharing its memory if on the CPU, else the tensor, detached
@@ -91,7 +91,7 @@ def as_native(
     if x.dtype in (torch.float16, torch.bfloat16): x = x.float()
     return x.numpy() if x.device.type == "cpu" else x
 
-# %% ../nbs/02_transport.ipynb #b8d33647
+# %% ../nbs/02_transport.ipynb #56b88aa9
 def widen(
     a, # array or tensor
 ): # the same in float64, or float32 on a device without it
@@ -99,7 +99,7 @@ def widen(
     xp = namespace(a)
     return xp.asarray(a, dtype=xp.float32 if getattr(a.device, "type", "") == "mps" else xp.float64)
 
-# %% ../nbs/02_transport.ipynb #ad36b4c5
+# %% ../nbs/02_transport.ipynb #b6a01883
 def sorted_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -110,12 +110,12 @@ def sorted_costs(
     "Value and gradients of W_p^p of two sorted samples, equal values sharing their rank cells."
     if u is None:
         i, j, width = rank_cells(len(x), len(y), namespace(x), x.device)
-        width = width * (1 / (len(x) * len(y)))
+        width = widen(width) / (len(x) * len(y))
     else: i, j, width = weighted_cells(u, v)
     value, gx, gy = cell_costs(x, y, i, j, width, p)
     return value, share_ties(x, gx, u), share_ties(y, gy, v)
 
-# %% ../nbs/02_transport.ipynb #458e5a29
+# %% ../nbs/02_transport.ipynb #8a735554
 class _Attach(torch.autograd.Function):
     "Passes a value on; answers backward with gradients that are known already."
     @staticmethod
@@ -132,7 +132,7 @@ class _Attach(torch.autograd.Function):
         for g in ctx.saved_tensors: out += [grad_output.to(g.dtype) * g, None]
         return tuple(out)
 
-# %% ../nbs/02_transport.ipynb #0df555b7
+# %% ../nbs/02_transport.ipynb #d32f3556
 def attach_grads(
     value: Tensor, # scalar
     *pairs: tuple, # (input, gradient of the scalar with respect to it), as many as there are inputs
@@ -141,7 +141,7 @@ def attach_grads(
     flat = [t for x, g in pairs for t in (x, g.to(x.dtype))]
     return _Attach.apply(value.to(pairs[0][0].dtype), *flat)
 
-# %% ../nbs/02_transport.ipynb #4e7b7182
+# %% ../nbs/02_transport.ipynb #76391dc0
 def as_sample(
     x, # tensor, array, Series or list of numbers
     name: str, # how to call it in an error message
@@ -153,7 +153,7 @@ def as_sample(
     if x.ndim != 1: raise ValueError(f"`{name}` has shape {tuple(x.shape)}: expected one dimension, (n,) or (n, 1).")
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
-# %% ../nbs/02_transport.ipynb #2f5ffb79
+# %% ../nbs/02_transport.ipynb #fb0d1fed
 def normalised_weights(
     weights, # one non-negative weight per value, or None for equal weights
     x: Tensor, # the values
@@ -166,7 +166,7 @@ def normalised_weights(
         raise ValueError(f"`{name}` must be finite and non-negative, and not all zero.")
     return w / w.sum()
 
-# %% ../nbs/02_transport.ipynb #73f2006b
+# %% ../nbs/02_transport.ipynb #914959e9
 def refuse_nonfinite(
     value, # W_p^p, as computed
     **samples, # the samples it was computed from, by name
@@ -177,7 +177,7 @@ def refuse_nonfinite(
     which = " and ".join(f"`{k}` holds {v} NaN or infinite of {len(samples[k])} values" for k, v in bad.items() if v) or "the distance overflows"
     raise ValueError(f"{which}: remove them, or look for what made the scores diverge.")
 
-# %% ../nbs/02_transport.ipynb #403f766a
+# %% ../nbs/02_transport.ipynb #5d9beaac
 def transport_costs(
     x: Tensor, # first sample, shape (n,)
     y: Tensor, # second sample, shape (m,)
@@ -198,7 +198,7 @@ def transport_costs(
     out_x[ox], out_y[oy] = gx, gy
     return torch.as_tensor(value), torch.as_tensor(out_x), torch.as_tensor(out_y)
 
-# %% ../nbs/02_transport.ipynb #c8a492e7
+# %% ../nbs/02_transport.ipynb #9c15af97
 def wasserstein_1d(
     x, # first sample, shape (n,): tensor, array or list
     y, # second sample, shape (m,)
@@ -213,7 +213,7 @@ def wasserstein_1d(
     value, gx, gy = transport_costs(x, y, p, x_weights, y_weights)
     return attach_grads(value.to(torch.promote_types(x.dtype, y.dtype)), (x, gx), (y, gy))
 
-# %% ../nbs/02_transport.ipynb #9748acfc
+# %% ../nbs/02_transport.ipynb #52632c9f
 def transport_map(
     x, # points to be carried, shape (n,)
     y, # sample to be carried onto, shape (m,)
