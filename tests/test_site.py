@@ -141,6 +141,8 @@ def test_next_links_follow_the_paper():
 def address():
     "The address of docs/ served on a free port."
     class Silent(SimpleHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # keeps connections open
+
         def log_message(self, *args):
             pass
 
@@ -151,15 +153,15 @@ def address():
 
 
 @pytest.fixture(scope="module")
-def browser():
-    "One browser for all tests."
+def reader():
+    "A browser session, shared by all tests, of a reader who prefers light colours."
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:
         pytest.skip(f"no browser was found (looked for {', '.join(BROWSERS)})")
     with playwright.sync_playwright() as play:
         running = play.chromium.launch(executable_path=executable, args=FLAGS)
-        yield running
+        yield running.new_context(viewport=DESK, color_scheme="light")
         running.close()
 
 
@@ -169,13 +171,11 @@ def wait_for_maths(tab):
 
 
 @pytest.fixture(scope="module")
-def visit(browser, address):
+def visit(reader, address):
     "A function that opens a page once, at both widths and with all folds open, and returns what was seen."
-    context = browser.new_context(viewport=DESK)
-
     @lru_cache(None)
     def look(page):
-        tab, seen = context.new_page(), SimpleNamespace(complaints=[], requests=[])
+        tab, seen = reader.new_page(), SimpleNamespace(complaints=[], requests=[])
         tab.on("console", lambda m: seen.complaints.append(m.text) if m.type in ("error", "warning") else None)
         tab.on("pageerror", lambda e: seen.complaints.append(str(e)))
         tab.on("requestfailed", lambda r: seen.complaints.append(f"{r.url} failed"))
@@ -194,16 +194,15 @@ def visit(browser, address):
         tab.close()
         return seen
 
-    yield look
-    context.close()
+    return look
 
 
 @pytest.fixture
-def tab(browser):
-    "A fresh tab of a reader who prefers light colours."
-    context = browser.new_context(viewport=DESK, color_scheme="light")
-    yield context.new_page()
-    context.close()
+def tab(reader):
+    "A fresh tab."
+    opened = reader.new_page()
+    yield opened
+    opened.close()
 
 
 @each_page

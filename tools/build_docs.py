@@ -49,7 +49,7 @@ def processed(nb):
     for cell in book.cells:
         if "exports" in getattr(cell, "directives_", {}):
             start = len(cells)
-            private = " ".join(re.findall(r"^(?:def|class) (_\w+)", cell.source, re.M))
+            private = " ".join(re.findall(r"^(?:def|class) (_(?!_)\w+)", cell.source, re.M))
             summary = "Source" if re.search(r"^(@|def |class |\w+ *=)", cell.source, re.M) else "Imports"
             cell.source = f"#| code-fold: true\n#| code-summary: {summary}\n#| anchors: {private}\n{cell.source}"
         cells.insert(start if getattr(cell, "has_sd", False) else len(cells), cell)

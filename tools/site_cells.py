@@ -127,8 +127,8 @@ class SiteWriter(Writer):
         if options.get("code-fold", "false") == "false":
             return block
         summary = options.get("code-summary", "Code").strip('"')
-        anchors = "".join(f'<span id="{name.lower()}"></span>' for name in options.get("anchors", "").split())
-        return f'{anchors}\n\n??? source "{summary}"\n\n{indent(block, "    ")}'.lstrip()
+        anchors = "".join(f"<span id={name.lower()}></span>" for name in options.get("anchors", "").split())
+        return f'??? source "{anchors}{summary}"\n\n{indent(block, "    ")}'
 
     def plain(self, text):
         escaped = html.escape(text.strip("\n"), quote=False)

@@ -30,7 +30,7 @@ def reading_order(nb):
     "Sort key of a notebook: its section, then its number, then its place in the paper."
     folder, stem = nb.relative_to(NBS).parent.as_posix(), nb.stem
     if folder not in SECTIONS:
-        raise SystemExit(f"{nb.relative_to(ROOT)} lies in a folder without a section: add it to SECTIONS in tools/site_pages.py.")
+        raise ValueError(f"{nb.relative_to(ROOT)} lies in a folder without a section: add it to SECTIONS in tools/site_pages.py.")
     place = PAPER_ORDER.index(stem) if stem in PAPER_ORDER else len(PAPER_ORDER)
     return list(SECTIONS).index(folder), stem != "index", not stem[0].isdigit(), place, stem
 

@@ -107,7 +107,8 @@ def first_line(node):
 
 def public_names(tree):
     "Name and one-line docstring of each public function, class and method of a module."
-    listed = next((ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__"), [])
+    assigned = [n for n in tree.body if isinstance(n, ast.Assign)]
+    listed = next((ast.literal_eval(n.value) for n in assigned if getattr(n.targets[0], "id", "") == "__all__"), [])
     for node in tree.body:
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             continue
