@@ -6,7 +6,7 @@
 __all__ = ['demo_scores', 'demo_table', 'figure_uri', 'demo_html', 'free_path', 'write_whole', 'demo', 'bench', 'positive',
            'make_parser', 'main']
 
-# %% ../nbs/14_cli.ipynb #9a760018
+# %% ../nbs/14_cli.ipynb #5a329c4e
 import argparse, base64, html, io, sys, tempfile, warnings
 from pathlib import Path
 
@@ -19,9 +19,9 @@ from .metrics import fairness_report
 from .plots import plot_cdfs
 from .portability import biased_problem, portability_configs, portability_run, small_net, train_steps
 from .rows import results_dir, run_missing
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
-# %% ../nbs/14_cli.ipynb #cb3ac9cf
+# %% ../nbs/14_cli.ipynb #1923fe6e
 def demo_scores(
     lams: list, # weights of the penalty, 0 for none
     steps: int = 2000, # training steps per network
@@ -37,7 +37,7 @@ def demo_scores(
         with torch.no_grad(): scores[lam] = net(x).sigmoid()
     return y, s, scores
 
-# %% ../nbs/14_cli.ipynb #2fd248fb
+# %% ../nbs/14_cli.ipynb #5806451d
 def demo_table(
     y, # labels, shape (n,)
     s, # groups, shape (n,)
@@ -51,7 +51,7 @@ def demo_table(
         return [f"{rows[c].value:.3f} [{rows[c].low:.3f}, {rows[c].high:.3f}]" for c in columns]
     return pd.DataFrame([cells(f) for f in scores.values()], pd.Index(scores, name="λ"), columns)
 
-# %% ../nbs/14_cli.ipynb #ca9b1a90
+# %% ../nbs/14_cli.ipynb #7c6944c4
 def figure_uri(
     figure: plt.Figure, # a finished figure
 ) -> str: # data: address of a PNG
@@ -61,7 +61,7 @@ def figure_uri(
     plt.close(figure)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
-# %% ../nbs/14_cli.ipynb #8556d62f
+# %% ../nbs/14_cli.ipynb #f032510f
 def demo_html(
     table: pd.DataFrame, # of `demo_table`
     s, # groups, shape (n,)
@@ -76,7 +76,7 @@ def demo_html(
     return (f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width,initial-scale=1'><title>fairw2 demonstration</title><style>{style}</style>"
             f"<h1>A biased classifier, with and without the penalty</h1><p>{html.escape(note)}</p>{table.to_html(escape=True)}<p><img alt='Score CDFs of the two groups for each weight' src='{figure_uri(figure)}'></p></html>")
 
-# %% ../nbs/14_cli.ipynb #66f59620
+# %% ../nbs/14_cli.ipynb #576e6ae2
 def free_path(
     path, # wished path of a file
 ) -> Path: # the path, or the first with a number that does not exist yet
@@ -86,7 +86,7 @@ def free_path(
     while candidate.exists(): candidate, k = path.with_name(f"{path.stem}-{k}{path.suffix}"), k + 1
     return candidate
 
-# %% ../nbs/14_cli.ipynb #90710eeb
+# %% ../nbs/14_cli.ipynb #c30934da
 def write_whole(
     path: Path, # where to write
     text: str, # what to write
@@ -101,7 +101,7 @@ def write_whole(
         raise SystemExit(f"The report could not be written to {path}: {e.strerror}. Choose another place with --out.") from None
     return part.replace(path)
 
-# %% ../nbs/14_cli.ipynb #0a04b1a9
+# %% ../nbs/14_cli.ipynb #50fc0c0a
 def demo(args):
     "Train, print the table and write the report."
     y, s, scores = demo_scores(sorted(set(args.lam)), args.steps, args.seed)
@@ -109,7 +109,7 @@ def demo(args):
     print(f"\n{table.to_string()}\n\nDI: ratio of the groups' positive rates, 1 is parity. W2: distance between their score distributions. 95% bootstrap intervals.")
     print(f"Report: {write_whole(free_path(args.out), demo_html(table, s, scores))}")
 
-# %% ../nbs/14_cli.ipynb #ff86eb48
+# %% ../nbs/14_cli.ipynb #8bd53739
 def bench(args):
     "Run the missing rows of a benchmark."
     configs, run, workers = {"portability": (portability_configs(args.seeds), portability_run, args.workers), "cost": (cost_configs(), cost_run, 1)}[args.what]
@@ -119,7 +119,7 @@ def bench(args):
         rows = run_missing(run, configs, out, workers, desc=args.what)
     print(f"{len(rows)} rows in {out}")
 
-# %% ../nbs/14_cli.ipynb #820111eb
+# %% ../nbs/14_cli.ipynb #7b68f0aa
 def positive(kind):
     "A converter for argparse that accepts numbers of at least zero."
     def convert(text):
@@ -129,7 +129,7 @@ def positive(kind):
     convert.__name__ = kind.__name__
     return convert
 
-# %% ../nbs/14_cli.ipynb #e920335d
+# %% ../nbs/14_cli.ipynb #4c31be98
 def make_parser() -> argparse.ArgumentParser: # parser of the command line
     "The commands and their options."
     parser = argparse.ArgumentParser("fairw2", description="Wasserstein fairness penalties for neural networks.")
@@ -149,7 +149,7 @@ def make_parser() -> argparse.ArgumentParser: # parser of the command line
     b.set_defaults(run=bench)
     return parser
 
-# %% ../nbs/14_cli.ipynb #3b055fcc
+# %% ../nbs/14_cli.ipynb #c16246f3
 def main(
     argv=None, # arguments, those of the process if None
 ):

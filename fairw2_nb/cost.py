@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['interleaved', 'autograd_line', 'penalty_contest', 'epoch_contest', 'cost_run', 'cost_configs']
 
-# %% ../nbs/experiments/cost.ipynb #a33187c1
+# %% ../nbs/experiments/cost.ipynb #33adfb51
 import time
 from statistics import median
 
@@ -14,7 +14,7 @@ from .penalty import WassersteinPenalty, wasserstein_penalty
 from torch import nn
 from torch.nn import functional as F
 
-# %% ../nbs/experiments/cost.ipynb #363519e3
+# %% ../nbs/experiments/cost.ipynb #dca2d448
 def interleaved(
     contestants: dict, # {name: function without arguments}
     repeats: int, # rounds
@@ -28,7 +28,7 @@ def interleaved(
             if round_: times[name].append(time.perf_counter() - start)
     return {name: median(t) for name, t in times.items()}
 
-# %% ../nbs/experiments/cost.ipynb #7ced53bb
+# %% ../nbs/experiments/cost.ipynb #b20804ea
 def autograd_line(
     x, # scores of group 0
     y, # scores of group 1
@@ -38,7 +38,7 @@ def autograd_line(
     at = lambda z: z.sort().values[(tau * len(z)).long().clamp(max=len(z) - 1)]
     return ((at(x) - at(y)) ** 2).mean()
 
-# %% ../nbs/experiments/cost.ipynb #82d95078
+# %% ../nbs/experiments/cost.ipynb #445c4c64
 def penalty_contest(
     n: int, # number of scores, 30% of them in group 0
     reference: int, # size of the reference, 0 for none
@@ -60,7 +60,7 @@ def penalty_contest(
                         "autograd": both(lambda _, a: autograd_line(a[~s], a[s])), "paper": both(lambda z, _: wasserstein_penalty(z, s[:n], grad="paper", **ref)),
                         "sort": lambda: (x.sort(), y.sort())}, repeats)
 
-# %% ../nbs/experiments/cost.ipynb #e8bfb900
+# %% ../nbs/experiments/cost.ipynb #9cc9e968
 def epoch_contest(
     repeats: int, # epochs of each
     batches: int = 40, # steps per epoch
@@ -79,7 +79,7 @@ def epoch_contest(
             opt.zero_grad(); loss.backward(); opt.step()
     return interleaved({"plain": lambda: epoch(0), "ours": lambda: epoch(1)}, repeats)
 
-# %% ../nbs/experiments/cost.ipynb #8b21e9d3
+# %% ../nbs/experiments/cost.ipynb #17320e2c
 def cost_run(
     what: str, # "penalty" or "epoch"
     n: int, # number of scores
@@ -89,7 +89,7 @@ def cost_run(
     times = epoch_contest(9) if what == "epoch" else penalty_contest(n, reference, max(7, min(301, 3_000_000 // (n + reference))))
     return {f"{k}_us": round(1e6 * v, 1) for k, v in times.items()}
 
-# %% ../nbs/experiments/cost.ipynb #717be07c
+# %% ../nbs/experiments/cost.ipynb #5e1b7412
 def cost_configs() -> list: # settings of all rows
     "All rows of the benchmark."
     sizes = [(n, 0) for n in (50, 200, 2000, 10_000, 100_000, 1_000_000)] + [(2000, 8000)]

@@ -6,7 +6,7 @@
 __all__ = ['paper_gradient', 'exact_gradient', 'as_mask', 'check_options', 'no_penalty', 'wasserstein_penalty', 'ScoreBuffer',
            'compared_values', 'label_parts', 'as_labels', 'WassersteinPenalty']
 
-# %% ../nbs/05_penalty.ipynb #16543ef0
+# %% ../nbs/05_penalty.ipynb #606e3318
 import warnings
 
 import torch
@@ -15,7 +15,7 @@ from .cdf import bin_index, group_cdf
 from .transport import as_native, as_sample, attach_grads, namespace, refuse_nonfinite, sorted_costs, widen
 from torch import Tensor, nn
 
-# %% ../nbs/05_penalty.ipynb #9ca70d4a
+# %% ../nbs/05_penalty.ipynb #a7d49116
 def paper_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
     s: Tensor, # their groups, boolean, shape (n,)
@@ -30,7 +30,7 @@ def paper_gradient(
     distance = b - cor if p == 2 else (eta(b) - eta(cor)).sign()
     return distance / n_bins / (n_s * cdf.bin_mass(b, sb))
 
-# %% ../nbs/05_penalty.ipynb #e65978a4
+# %% ../nbs/05_penalty.ipynb #68fb710d
 def exact_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
     s: Tensor, # their groups, boolean, shape (n,)
@@ -48,7 +48,7 @@ def exact_gradient(
     for o, g in zip(groups, grads): grad[o] = g if n_batch == len(f) else g * (len(o) / max(1, int((o < n_batch).sum())))
     return torch.as_tensor(value), torch.as_tensor(grad[:n_batch])
 
-# %% ../nbs/05_penalty.ipynb #16cac598
+# %% ../nbs/05_penalty.ipynb #7fec3866
 def as_mask(
     s, # groups, 0 or 1: booleans, integers or floats, shape (B,) or (B, 1)
     f: Tensor, # the scores they belong to, shape (B,)
@@ -64,7 +64,7 @@ def as_mask(
         raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {s.unique().tolist()[:5]}: recode it, for example `(s == privileged).long()`.")
     return mask
 
-# %% ../nbs/05_penalty.ipynb #d5eb744c
+# %% ../nbs/05_penalty.ipynb #b64233b1
 def check_options(
     p: float, # exponent
     grad: str, # kind of gradient
@@ -76,7 +76,7 @@ def check_options(
     if grad == "paper" and p not in (1, 2): raise ValueError(f'p = {p}: the published gradients exist for p = 1 and 2; use grad="exact" for others.')
     if n_bins != int(n_bins) or n_bins < 1: raise ValueError(f"n_bins = {n_bins}: expected a whole number of at least 1.")
 
-# %% ../nbs/05_penalty.ipynb #f193708a
+# %% ../nbs/05_penalty.ipynb #709fa625
 def no_penalty(
     scores: Tensor, # scores of the batch, shape (B,)
     absent: str, # what is absent, in words
@@ -86,7 +86,7 @@ def no_penalty(
     warnings.warn(f"{absent}, nor is there a reference for it: the penalty of this batch is 0. Use larger batches, or a reference such as `reference=2000`.", stacklevel=4)
     return attach_grads(torch.zeros((), dtype=scores.dtype, device=scores.device), (scores, torch.zeros_like(scores)))
 
-# %% ../nbs/05_penalty.ipynb #562dca52
+# %% ../nbs/05_penalty.ipynb #b1617e22
 @torch.compiler.disable
 def wasserstein_penalty(
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)
@@ -112,7 +112,7 @@ def wasserstein_penalty(
     value, g = exact_gradient(f, mask, len(scores), p)
     return attach_grads(value.to(scores.dtype), (scores, g if grad == "exact" else paper_gradient(f, mask, len(scores), p, n_bins)))
 
-# %% ../nbs/05_penalty.ipynb #2194d7ce
+# %% ../nbs/05_penalty.ipynb #49624841
 class ScoreBuffer(nn.Module):
     "The last `size` scores with their groups and labels, without gradient."
     def __init__(self,
@@ -138,7 +138,7 @@ class ScoreBuffer(nn.Module):
         self.y[at] = torch.full_like(self.y[at], float("nan")) if y is None else y.to(self.y)[-self.size:]
         self.seen += len(scores)
 
-# %% ../nbs/05_penalty.ipynb #9b91fdc1
+# %% ../nbs/05_penalty.ipynb #e3aa0d02
 def compared_values(
     on, # "score", "error", or a function of (scores, y)
     scores: Tensor, # shape (B,)
@@ -150,7 +150,7 @@ def compared_values(
     if v.shape != scores.shape: raise ValueError(f"The function `on` returned shape {tuple(v.shape)} for {len(scores)} scores: it must return one value per score.")
     return v
 
-# %% ../nbs/05_penalty.ipynb #13b84b36
+# %% ../nbs/05_penalty.ipynb #21b50e91
 def label_parts(
     given, # None, 0, 1 or "each"
     y, # labels, shape (B,), or None
@@ -158,7 +158,7 @@ def label_parts(
     "The parts of a batch among which groups are compared."
     return [slice(None)] if given is None else [y == label for label in ((0, 1) if given == "each" else (given,))]
 
-# %% ../nbs/05_penalty.ipynb #89ec4829
+# %% ../nbs/05_penalty.ipynb #34186d5b
 def as_labels(
     y, # labels, or None
     f: Tensor, # the scores they belong to, shape (B,)
@@ -172,7 +172,7 @@ def as_labels(
     if y.shape != f.shape: raise ValueError(f"`y` has shape {tuple(y.shape)} for {len(f)} scores: give one label per score.")
     return y
 
-# %% ../nbs/05_penalty.ipynb #eb09d55b
+# %% ../nbs/05_penalty.ipynb #568be985
 class WassersteinPenalty(nn.Module):
     "W_p^p between two groups, as a term to add to a loss: `risk + lam * penalty(scores, s, y)`."
     def __init__(self,
@@ -197,7 +197,7 @@ class WassersteinPenalty(nn.Module):
         "Forget the reference, for example before training another network."
         if self.buffer is not None: self.buffer.seen.zero_()
 
-# %% ../nbs/05_penalty.ipynb #61a5f349
+# %% ../nbs/05_penalty.ipynb #66decb0d
 @patch
 def _reference(self: WassersteinPenalty, ref, needs_y):
     "Scores, groups and labels of the reference, or None."
@@ -206,7 +206,7 @@ def _reference(self: WassersteinPenalty, ref, needs_y):
     f = as_sample(ref[0], "ref scores").detach()
     return f, as_mask(ref[1], f, "ref s"), as_labels(ref[2] if len(ref) == 3 else None, f, needs_y)
 
-# %% ../nbs/05_penalty.ipynb #473ceae1
+# %% ../nbs/05_penalty.ipynb #feb7d8ef
 @patch
 def _part(self: WassersteinPenalty, v, mask, at, ref_v, ref_mask, ref_at):
     "The penalty of one part of the batch, with the same part of the reference."
@@ -214,7 +214,7 @@ def _part(self: WassersteinPenalty, v, mask, at, ref_v, ref_mask, ref_at):
     ref = {} if ref_v is None else dict(ref_scores=ref_v[ref_at], ref_s=ref_mask[ref_at])
     return wasserstein_penalty(v[at], mask[at], p=self.p, grad=self.grad, n_bins=self.n_bins, **ref)
 
-# %% ../nbs/05_penalty.ipynb #a5b5caf5
+# %% ../nbs/05_penalty.ipynb #82e28e28
 @patch
 def forward(self: WassersteinPenalty,
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)

@@ -1,0 +1,50 @@
+"""The command fairw2, as a user calls it."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+FAIRW2 = str(Path(sys.executable).parent / "fairw2")
+
+
+def fairw2(*args, cwd, **env):
+    "Run the installed command."
+    return subprocess.run([FAIRW2, *map(str, args)], cwd=cwd, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **env})
+
+
+def test_help_reads_well(tmp_path):
+    out = fairw2("--help", cwd=tmp_path)
+    assert out.returncode == 0 and "demo" in out.stdout and "bench" in out.stdout
+    assert "fairw2_nb" in fairw2("--version", cwd=tmp_path).stdout
+
+
+def test_demo_writes_a_report_and_keeps_the_old_one(tmp_path):
+    outs = [fairw2("demo", "--steps", 20, "--lam", 0, 5, cwd=tmp_path) for _ in range(2)]
+    for out in outs:
+        assert out.returncode == 0, out.stderr
+        assert "Acc" in out.stdout and "DI" in out.stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["fairw2-report-2.html", "fairw2-report.html"]
+    page = (tmp_path / "fairw2-report.html").read_text()
+    assert "data:image/png" in page and "http:" not in page and "https:" not in page and str(ROOT) not in page
+    assert outs[0].stdout.splitlines()[:5] == outs[1].stdout.splitlines()[:5] # the same seed, the same numbers
+
+
+@pytest.mark.parametrize("args, words", [
+    ([], "required: command"),
+    (["dance"], "invalid choice"),
+    (["demo", "--lam", "-1"], "at least 0"),
+    (["demo", "--lam", "much"], "invalid"),
+    (["demo", "--steps", "2", "--lam", "0", "--out", "no/such/folder/report.html"], "does not exist"),
+    (["bench", "speed"], "invalid choice"),
+])
+def test_bad_arguments_are_answered_in_words(args, words, tmp_path):
+    out = fairw2(*args, cwd=tmp_path)
+    assert out.returncode != 0 and words in out.stderr and "Traceback" not in out.stderr
+
+
+def test_bare_make_lists_the_targets():
+    out = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True).stdout
+    assert all(f"make {target}" in out for target in ("run", "test", "docs"))
