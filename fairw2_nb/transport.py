@@ -7,12 +7,12 @@ __all__ = ['rank_cells', 'namespace', 'weighted_cells', 'cell_costs', 'share_tie
            'attach_grads', 'as_sample', 'normalised_weights', 'refuse_nonfinite', 'transport_costs', 'wasserstein_1d',
            'transport_map']
 
-# %% ../nbs/02_transport.ipynb #bed1a82f
+# %% ../nbs/02_transport.ipynb #0982b5f2
 import numpy as np
 import torch
 from torch import Tensor
 
-# %% ../nbs/02_transport.ipynb #72e4ea2b
+# %% ../nbs/02_transport.ipynb #34b8cb37
 def rank_cells(
     n: int, # number of atoms of the first sample
     m: int, # number of atoms of the second sample
@@ -31,14 +31,14 @@ def rank_cells(
     i = xp.cumsum(i, 0)
     return i, k - i, width
 
-# %% ../nbs/02_transport.ipynb #61fd2db5
+# %% ../nbs/02_transport.ipynb #f4615f3d
 def namespace(
     a, # array or tensor
 ): # the module numpy or torch
     "The module whose functions understand `a`."
     return torch if isinstance(a, Tensor) else np
 
-# %% ../nbs/02_transport.ipynb #898a700d
+# %% ../nbs/02_transport.ipynb #895b2b2b
 def weighted_cells(
     u, # weights of the first sample in the order of its values, summing to one, shape (n,)
     v, # weights of the second sample in the order of its values, summing to one, shape (m,)
@@ -53,7 +53,7 @@ def weighted_cells(
     start, end = u[:1] * 0, u[:1] * 0 + 1
     return i, k - i, xp.diff(xp.concat((start, knots[order], end)))
 
-# %% ../nbs/02_transport.ipynb #b1b736ca
+# %% ../nbs/02_transport.ipynb #cf6845b9
 def cell_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -63,12 +63,14 @@ def cell_costs(
     p: float, # exponent, at least 1
 ) -> tuple: # W_p^p and its gradients with respect to `x` and `y`
     "Value and gradients of W_p^p from the cells of two sorted samples."
-    xp, d = namespace(x), x[i] - y[j]
-    slope = width * (d if p == 2 else xp.sign(d) if p == 1 else xp.sign(d) * xp.abs(d) ** (p - 1))
-    value, g = (slope * d).sum(), p * slope
+    xp = namespace(x)
+    with np.errstate(invalid="ignore", over="ignore"): # scores that are not finite are refused later, in words
+        d = x[i] - y[j]
+        slope = width * (d if p == 2 else xp.sign(d) if p == 1 else xp.sign(d) * xp.abs(d) ** (p - 1))
+        value, g = (slope * d).sum(), p * slope
     return value, xp.bincount(i, g, len(x)), -xp.bincount(j, g, len(y))
 
-# %% ../nbs/02_transport.ipynb #dc733cbe
+# %% ../nbs/02_transport.ipynb #c0ec0a7f
 def share_ties(
     x, # values, sorted, shape (n,)
     g, # something per value, shape (n,)
@@ -82,7 +84,7 @@ def share_ties(
     total, of = xp.bincount(run, g), xp.bincount(run, mass)
     return mass * (total / xp.where(of > 0, of, 1.))[run]
 
-# %% ../nbs/02_transport.ipynb #d70146bc
+# %% ../nbs/02_transport.ipynb #751b5e62
 def as_native(
     x: Tensor, # any tensor
 ): # NumPy array sharing its memory if on the CPU, else the tensor, detached
@@ -91,7 +93,7 @@ def as_native(
     if x.dtype in (torch.float16, torch.bfloat16): x = x.float()
     return x.numpy() if x.device.type == "cpu" else x
 
-# %% ../nbs/02_transport.ipynb #56b88aa9
+# %% ../nbs/02_transport.ipynb #ea15d5c3
 def widen(
     a, # array or tensor
 ): # the same in float64, or float32 on a device without it
@@ -99,7 +101,7 @@ def widen(
     xp = namespace(a)
     return xp.asarray(a, dtype=xp.float32 if getattr(a.device, "type", "") == "mps" else xp.float64)
 
-# %% ../nbs/02_transport.ipynb #b6a01883
+# %% ../nbs/02_transport.ipynb #26c37aca
 def sorted_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -115,7 +117,7 @@ def sorted_costs(
     value, gx, gy = cell_costs(x, y, i, j, width, p)
     return value, share_ties(x, gx, u), share_ties(y, gy, v)
 
-# %% ../nbs/02_transport.ipynb #8a735554
+# %% ../nbs/02_transport.ipynb #b01a561a
 class _Attach(torch.autograd.Function):
     "Passes a value on; answers backward with gradients that are known already."
     @staticmethod
@@ -132,7 +134,7 @@ class _Attach(torch.autograd.Function):
         for g in ctx.saved_tensors: out += [grad_output.to(g.dtype) * g, None]
         return tuple(out)
 
-# %% ../nbs/02_transport.ipynb #d32f3556
+# %% ../nbs/02_transport.ipynb #04a72fed
 def attach_grads(
     value: Tensor, # scalar
     *pairs: tuple, # (input, gradient of the scalar with respect to it), as many as there are inputs
@@ -141,7 +143,7 @@ def attach_grads(
     flat = [t for x, g in pairs for t in (x, g.to(x.dtype))]
     return _Attach.apply(value.to(pairs[0][0].dtype), *flat)
 
-# %% ../nbs/02_transport.ipynb #76391dc0
+# %% ../nbs/02_transport.ipynb #90e32a06
 def as_sample(
     x, # tensor, array, Series or list of numbers
     name: str, # how to call it in an error message
@@ -153,7 +155,7 @@ def as_sample(
     if x.ndim != 1: raise ValueError(f"`{name}` has shape {tuple(x.shape)}: expected one dimension, (n,) or (n, 1).")
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
-# %% ../nbs/02_transport.ipynb #fb0d1fed
+# %% ../nbs/02_transport.ipynb #df815f8b
 def normalised_weights(
     weights, # one non-negative weight per value, or None for equal weights
     x: Tensor, # the values
@@ -166,7 +168,7 @@ def normalised_weights(
         raise ValueError(f"`{name}` must be finite and non-negative, and not all zero.")
     return w / w.sum()
 
-# %% ../nbs/02_transport.ipynb #914959e9
+# %% ../nbs/02_transport.ipynb #44f108d8
 def refuse_nonfinite(
     value, # W_p^p, as computed
     **samples, # the samples it was computed from, by name
@@ -177,7 +179,7 @@ def refuse_nonfinite(
     which = " and ".join(f"`{k}` holds {v} NaN or infinite of {len(samples[k])} values" for k, v in bad.items() if v) or "the distance overflows"
     raise ValueError(f"{which}: remove them, or look for what made the scores diverge.")
 
-# %% ../nbs/02_transport.ipynb #5d9beaac
+# %% ../nbs/02_transport.ipynb #48d3075b
 def transport_costs(
     x: Tensor, # first sample, shape (n,)
     y: Tensor, # second sample, shape (m,)
@@ -198,7 +200,7 @@ def transport_costs(
     out_x[ox], out_y[oy] = gx, gy
     return torch.as_tensor(value), torch.as_tensor(out_x), torch.as_tensor(out_y)
 
-# %% ../nbs/02_transport.ipynb #9c15af97
+# %% ../nbs/02_transport.ipynb #6954b66a
 def wasserstein_1d(
     x, # first sample, shape (n,): tensor, array or list
     y, # second sample, shape (m,)
@@ -213,7 +215,7 @@ def wasserstein_1d(
     value, gx, gy = transport_costs(x, y, p, x_weights, y_weights)
     return attach_grads(value.to(torch.promote_types(x.dtype, y.dtype)), (x, gx), (y, gy))
 
-# %% ../nbs/02_transport.ipynb #52632c9f
+# %% ../nbs/02_transport.ipynb #db4c2cf3
 def transport_map(
     x, # points to be carried, shape (n,)
     y, # sample to be carried onto, shape (m,)

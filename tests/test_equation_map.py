@@ -40,11 +40,10 @@ def section(notebook, anchor):
     "The cells between a heading and the next one of the same or a higher level."
     found, level = [], 0
     for cell in cells(notebook):
-        heading = re.match(r"(#+) (.+)", source(cell)) if cell["cell_type"] == "markdown" else None
-        if heading and level and len(heading[1]) <= level:
+        headings = re.findall(r"^(#+) (.+)", source(cell), re.M) if cell["cell_type"] == "markdown" else []
+        if headings and level and len(headings[0][0]) <= level:
             break
-        if heading and not level and slug(heading[2]) == anchor:
-            level = len(heading[1])
+        level = level or next((len(marks) for marks, text in headings if slug(text) == anchor), 0)
         if level:
             found.append(cell)
     return found

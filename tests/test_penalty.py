@@ -257,9 +257,14 @@ bad = {
     "given": (lambda: WassersteinPenalty(given=2), "expected"),
     "reference": (lambda: WassersteinPenalty(reference=-1), "whole number"),
     "no labels": (lambda: WassersteinPenalty(on="error")(f10, s10), "`y` is missing"),
-    "labels' length": (lambda: WassersteinPenalty(given=1)(f10, s10, s10[:4]), "one label per score"),
+    "labels' length": (lambda: WassersteinPenalty(given=1)(f10, s10, s10[:4]), "one entry per score"),
     "ref": (lambda: WassersteinPenalty()(f10, s10, ref=f10), r"\(scores, s\)"),
-    "strings": (lambda: wasserstein_penalty(f10, ["a"] * 10), "0 and 1"),
+    "strings": (lambda: wasserstein_penalty(f10, ["a"] * 10), "recode it"),
+    "labels of given": (lambda: WassersteinPenalty(given="each")(f10, s10, 2 * s10 - 1), "0 and 1 only for"),
+    "missing labels": (lambda: WassersteinPenalty(on="error")(f10, s10, torch.full((10,), float("nan"))), "`y` holds 10 NaN"),
+    "on without gradient": (lambda: WassersteinPenalty(on=lambda f, y: (f > .5).float())(f10.clone().requires_grad_(), s10, s10), "without gradient"),
+    "on a list": (lambda: WassersteinPenalty(on=lambda f, y: f.tolist())(f10, s10, s10), "must return a tensor"),
+    "empty module batch": (lambda: WassersteinPenalty()(torch.rand(0), []), "empty"),
 }
 
 
@@ -274,3 +279,21 @@ def test_imports_in_a_plain_script(tmp_path):
     code = "from fairw2_nb import WassersteinPenalty, fairness_report; import torch; print(WassersteinPenalty()(torch.rand(4), [0, 1, 0, 1]).item() >= 0)"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.strip() == "True", done.stderr
+
+
+@pytest.mark.parametrize("y_dtype", [torch.int64, torch.bool, torch.float32, torch.float64])
+def test_own_function_gets_labels_in_the_dtype_of_the_scores(y_dtype):
+    "Also from the buffer, whose labels are single precision."
+    bce = lambda f, y: nn.functional.binary_cross_entropy(f, y, reduction="none")
+    f, y = torch.rand(10, dtype=torch.float64), (torch.arange(10) % 3 == 0).to(y_dtype)
+    penalty = WassersteinPenalty(on=bce, reference=50)
+    for _ in range(2):
+        assert penalty(f, s10, y).isfinite()
+    assert WassersteinPenalty(on=bce)(f, s10, y, ref=(f.float(), s10, y)).isfinite()
+
+
+def test_infinite_scores_raise_without_a_warning_from_numpy():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            wasserstein_penalty(torch.tensor([float("inf"), 1., float("inf")]), [0, 1, 1])

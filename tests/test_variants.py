@@ -241,7 +241,7 @@ def test_label_or_group_absent(y, options):
     "Zero, connected to the graph, with one warning."
     value, g, caught = warned(WassersteinPenalty(**options), f4, s4, y)
     assert value == 0 and torch.equal(g, torch.zeros(4))
-    assert len(caught) == 1 and "the penalty of this batch is 0" in str(caught[0].message)
+    assert len(caught) == 1 and "penalty is 0" in str(caught[0].message)
 
 
 def test_given_each_with_one_label_is_half_of_that_label():
