@@ -6,7 +6,7 @@
 __all__ = ['ADULT_SHA256', 'as_inputs', 'as_sensitive', 'FairDataset', 'split_rows', 'load_table', 'read_packaged', 'adult_frame',
            'load_adult', 'synthetic_biased', 'synthetic_best']
 
-# %% ../nbs/11_data.ipynb #2a20c081
+# %% ../nbs/11_data.ipynb #081f3061
 import gzip, hashlib, io
 from copy import copy
 from importlib.resources import files
@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from scipy.stats import norm
 from torch.utils.data import Dataset
 
-# %% ../nbs/11_data.ipynb #bffd7677
+# %% ../nbs/11_data.ipynb #9e6ab469
 def as_inputs(
     x, # tensor, array, list or DataFrame of numbers, shape (n, ...)
     names: list = None, # names of the columns, for messages
@@ -35,7 +35,7 @@ def as_inputs(
     if where: raise ValueError(f"`x` holds {bad.sum()} NaN or infinite values, in column: {where}. Fill them, or drop those rows or columns.")
     return x
 
-# %% ../nbs/11_data.ipynb #eb5b562e
+# %% ../nbs/11_data.ipynb #8f85207e
 def as_sensitive(
     s, # groups: 0/1 or booleans
 ) -> np.ndarray: # integers 0 and 1, shape (n,)
@@ -44,7 +44,7 @@ def as_sensitive(
     if labels != [0, 1]: raise ValueError(f"`s` must hold 0 and 1 only, but holds {', '.join(map(repr, labels[:5]))}: write `s == privileged`, so that 0 is the group that may be penalised.")
     return codes
 
-# %% ../nbs/11_data.ipynb #c3f19c0d
+# %% ../nbs/11_data.ipynb #689e9f42
 class FairDataset(Dataset):
     "Inputs x, labels y and groups s, in the form that PyTorch's loaders and samplers use."
     def __init__(self,
@@ -67,7 +67,7 @@ class FairDataset(Dataset):
     def tensors(self): return self.x, self.y, self.s
     def __getitems__(self, rows): return list(zip(*(t[rows] for t in self.tensors)))
 
-# %% ../nbs/11_data.ipynb #95d3ec4d
+# %% ../nbs/11_data.ipynb #7368707b
 @patch
 def apply(self: FairDataset,
     f, # applied to each of the three tensors
@@ -92,7 +92,7 @@ def __getitem__(self: FairDataset, i):
     if not isinstance(i, (slice, torch.Tensor)): i = torch.from_numpy(np.array(i) if len(i) else np.zeros(0, int))
     return self.apply(lambda t: t[i])
 
-# %% ../nbs/11_data.ipynb #13acc46f
+# %% ../nbs/11_data.ipynb #160d49fa
 @patch
 def __repr__(self: FairDataset):
     "Sizes and base rates."
@@ -102,7 +102,7 @@ def __repr__(self: FairDataset):
         lines.append(f"  s = {k}{'' if name == k else f' ({name})'}: {len(y):,}" + (f", of which y = 1: {y.mean():.1%}" if len(y) else ""))
     return "\n".join(lines)
 
-# %% ../nbs/11_data.ipynb #005f8411
+# %% ../nbs/11_data.ipynb #2ae904e2
 def split_rows(
     y, # labels, shape (n,)
     s, # groups, shape (n,)
@@ -121,7 +121,7 @@ def split_rows(
         if len(s[part].unique()) < 2: raise ValueError(f"The {name} part of {len(part)} rows lacks a group: give more data, another share, or stratify=True.")
     return train, test
 
-# %% ../nbs/11_data.ipynb #d1059748
+# %% ../nbs/11_data.ipynb #1e4a0c75
 @patch
 def split(self: FairDataset,
     share: float = .25, # share of the test part
@@ -131,7 +131,7 @@ def split(self: FairDataset,
     "Two disjoint parts, drawn from a seed."
     return tuple(self[rows] for rows in split_rows(self.y, self.s, share, seed, stratify))
 
-# %% ../nbs/11_data.ipynb #add37284
+# %% ../nbs/11_data.ipynb #a3309a8d
 @patch
 def batches(self: FairDataset,
     size: int, # observations per batch; the last one may be smaller
@@ -141,7 +141,7 @@ def batches(self: FairDataset,
     rows = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
     for i in rows.split(size): yield tuple(t[i] for t in self.tensors)
 
-# %% ../nbs/11_data.ipynb #a3bb598a
+# %% ../nbs/11_data.ipynb #039e5cb0
 def load_table(
     table, # DataFrame, or path of a CSV file with a header line
     target: str, # column of the label
@@ -167,10 +167,10 @@ def load_table(
     x, groups = encoder.transform(inputs, unseen="ignore"), group_names(frame[sensitive], s)
     return tuple(FairDataset(x[i], y[i], s[i], encoder.names, groups, encoder) for i in rows)
 
-# %% ../nbs/11_data.ipynb #a96ca144
+# %% ../nbs/11_data.ipynb #4c6ba07d
 ADULT_SHA256 = "eb06da7b236511760fd5242fe5c637d03daa1aeb09d533e51fcbf9ccf5b41f9b"
 
-# %% ../nbs/11_data.ipynb #bd455b5a
+# %% ../nbs/11_data.ipynb #bc44ec44
 def read_packaged(
     name: str, # file under `datasets` in the package
     sha256: str, # what its checksum must be
@@ -183,12 +183,12 @@ def read_packaged(
     if found != sha256: raise ValueError(f"The file {name} of the package is damaged or was changed: its sha256 begins with {found[:12]}, not with {sha256[:12]}. {again}")
     return content
 
-# %% ../nbs/11_data.ipynb #5b37ea6d
+# %% ../nbs/11_data.ipynb #1183042a
 def adult_frame() -> pd.DataFrame: # 48,842 rows and 15 columns, NaN for what is missing
     "All rows of Adult, as published: those of adult.data, then those of adult.test."
     return read_table(io.BytesIO(gzip.decompress(read_packaged("adult.csv.gz", ADULT_SHA256))))
 
-# %% ../nbs/11_data.ipynb #7526880b
+# %% ../nbs/11_data.ipynb #9cc20b2f
 def load_adult(
     encoding: str = "onehot", # "onehot" or "ordinal"
     sensitive: str = "sex", # "sex" (1 for Male) or "race" (1 for White)
@@ -203,7 +203,7 @@ def load_adult(
     if sensitive not in privileged: raise ValueError(f"sensitive is {sensitive!r}: give \"sex\" or \"race\", or use load_table(adult_frame(), ...) for another column.")
     return load_table(adult_frame().dropna(), "income", ">50K", sensitive, privileged[sensitive], encoding, keep_sensitive, drop, test=test, seed=seed, stratify=stratify)
 
-# %% ../nbs/11_data.ipynb #510e10a4
+# %% ../nbs/11_data.ipynb #e2bc78a1
 def synthetic_biased(
     n: int, # number of observations
     seed: int = 0, # seed of the draw
@@ -220,7 +220,7 @@ def synthetic_biased(
     x = torch.column_stack([z, 2 * s - 1, torch.randn(n, noise, generator=g)])
     return FairDataset(x, y, s, names=["z", "group", *(f"noise {k + 1}" for k in range(noise))])
 
-# %% ../nbs/11_data.ipynb #22a4ff36
+# %% ../nbs/11_data.ipynb #e1391bff
 def synthetic_best(
     di: float = 0., # the disparate impact to reach; 0 for no constraint, 1 for parity
     means: tuple = (-.7, .3), # means m_0 <= m_1 of Z
@@ -230,9 +230,9 @@ def synthetic_best(
     "The most accurate classifier of `synthetic_biased` among those with at least that disparate impact."
     if not (means[0] <= means[1] and 0 < share < 1 and 0 <= flip < .5 and 0 <= di <= 1):
         raise ValueError(f"The formulas need m_0 <= m_1, 0 < share < 1, 0 <= flip < 1/2 and 0 <= di <= 1; given: means={means}, share={share}, flip={flip}, di={di}.")
-    r, pi = norm.cdf(means), np.array([1 - share, share])
+    r = norm.cdf(means).tolist()
     d = max(di, r[0] / r[1])
-    options = [np.array([d * r[1], r[1]]), np.array([r[0], r[0] / d])]
-    cost, best = min(((pi * abs(o - r)).sum(), k) for k, o in enumerate(options))
-    rates = options[best]
-    return {"Acc": 1 - flip - (1 - 2 * flip) * cost, "DI": rates[0] / rates[1], "rates": rates, "thresholds": np.array(means) - norm.ppf(rates)}
+    raised, lowered = (1 - share) * (d * r[1] - r[0]), share * (r[1] - r[0] / d)
+    rates = (d * r[1], r[1]) if raised <= lowered else (r[0], r[0] / d)
+    thresholds = tuple(float(m - norm.ppf(rate)) for m, rate in zip(means, rates))
+    return {"Acc": 1 - flip - (1 - 2 * flip) * min(raised, lowered), "DI": d, "rates": rates, "thresholds": thresholds}
