@@ -6,7 +6,7 @@
 __all__ = ['read_table', 'near', 'check_columns', 'check_complete', 'check_column', 'TableEncoder', 'complete_rows', 'as_flag',
            'group_names']
 
-# %% ../nbs/11a_tables.ipynb #c611277f
+# %% ../nbs/11a_tables.ipynb #63f907d4
 import warnings
 from difflib import get_close_matches
 
@@ -15,7 +15,7 @@ import pandas as pd
 from fastcore.basics import patch
 from pandas.api.types import is_datetime64_any_dtype, is_integer_dtype, is_numeric_dtype, is_object_dtype, is_string_dtype
 
-# %% ../nbs/11a_tables.ipynb #010c58b5
+# %% ../nbs/11a_tables.ipynb #36ca3295
 def read_table(
     table, # DataFrame, or path of a CSV file with a header line
 ) -> pd.DataFrame: # a copy with names as text, no blanks around values, and NaN for "?" and empty text
@@ -33,14 +33,14 @@ def read_table(
         if change: frame[c] = frame[c].map(lambda v: change.get(v, v))
     return frame
 
-# %% ../nbs/11a_tables.ipynb #082186ef
+# %% ../nbs/11a_tables.ipynb #20933f2c
 def near(
     name, # what was asked for
     known, # what there is
 ) -> str: # a sentence
     "What the user may have meant."
     lower = {str(k).lower(): k for k in known}
-    close = [lower[m] for m in get_close_matches(str(name).lower(), list(lower), 3, .5)]
+    close = [lower[m] for m in get_close_matches(str(name).lower(), list(lower), 3, .6)]
     return f"Did you mean {' or '.join(map(repr, close))}?" if close else f"There is: {', '.join(map(repr, list(known)[:20]))}."
 
 def check_columns(
@@ -51,7 +51,7 @@ def check_columns(
     for c in wanted:
         if c not in frame: raise ValueError(f"The table has no column {c!r}. {near(c, frame.columns)}" + (" Is its separator a comma?" if frame.shape[1] == 1 else ""))
 
-# %% ../nbs/11a_tables.ipynb #824f1c45
+# %% ../nbs/11a_tables.ipynb #5b64b318
 def check_complete(
     frame: pd.DataFrame, # a table
 ):
@@ -60,7 +60,7 @@ def check_complete(
     where = ", ".join(f"`{c}` {n:,}" for c, n in counts[counts > 0].sort_values(ascending=False).items())
     if rows: raise ValueError(f"{rows:,} of {len(frame):,} rows have missing values, by column: {where}. Leave those rows out with missing=\"drop\" or those columns with drop=[...], or fill them in first.")
 
-# %% ../nbs/11a_tables.ipynb #61dcf872
+# %% ../nbs/11a_tables.ipynb #fab13e3a
 def check_column(
     name: str, # name of the column
     v: pd.Series, # its values
@@ -76,7 +76,7 @@ def check_column(
         hint = f"{digits:,} are numbers as text: use pd.to_numeric" if 2 * digits > len(v) else "it looks like an identifier or free text"
         raise ValueError(f"`{name}` has {kinds:,} different values in {len(v):,} rows; {hint}, {drop}, merge its values, or raise max_categories={most}.")
 
-# %% ../nbs/11a_tables.ipynb #00609ca1
+# %% ../nbs/11a_tables.ipynb #8b0ddddf
 class TableEncoder:
     "Columns of a table as numbers: fitted on one table, applied to any other."
     def __init__(self,
@@ -93,7 +93,7 @@ class TableEncoder:
         wide = self.categories if self.encoding == "onehot" else {}
         return [name for c in self.columns for name in ([f"{c}={v}" for v in wide[c]] if c in wide else [c])]
 
-# %% ../nbs/11a_tables.ipynb #9061381a
+# %% ../nbs/11a_tables.ipynb #f55f3739
 @patch
 def codes(self: TableEncoder,
     c: str, # name of a column
@@ -104,7 +104,7 @@ def codes(self: TableEncoder,
     try: return pd.to_numeric(v).to_numpy(float)
     except (TypeError, ValueError): raise ValueError(f"`{c}` held numbers when the encoder was fitted, but now holds others, such as {v.iloc[0]!r}.") from None
 
-# %% ../nbs/11a_tables.ipynb #39923672
+# %% ../nbs/11a_tables.ipynb #4e3e3493
 @patch
 def fit(self: TableEncoder,
     frame: pd.DataFrame, # the training part, complete
@@ -122,7 +122,7 @@ def fit(self: TableEncoder,
         self.stats[c] = float(number.mean()), float(number.std()) or 1.
     return self
 
-# %% ../nbs/11a_tables.ipynb #4941e172
+# %% ../nbs/11a_tables.ipynb #bb921610
 @patch
 def transform(self: TableEncoder,
     frame: pd.DataFrame, # a table with the columns of the fitted one; others are ignored
@@ -142,7 +142,7 @@ def transform(self: TableEncoder,
     if new and unseen == "warn": warnings.warn(text, stacklevel=2)
     return np.hstack(blocks).astype(np.float32)
 
-# %% ../nbs/11a_tables.ipynb #571ba226
+# %% ../nbs/11a_tables.ipynb #9e1cc34f
 def complete_rows(
     table, # DataFrame, or path of a CSV file with a header line
     needed: list, # columns that must be there and stay
@@ -158,7 +158,7 @@ def complete_rows(
     if frame.empty: raise ValueError("The table has no rows.")
     return frame.dropna()
 
-# %% ../nbs/11a_tables.ipynb #03410798
+# %% ../nbs/11a_tables.ipynb #762257b4
 def as_flag(
     frame: pd.DataFrame, # a complete table
     column: str, # name of a column
@@ -167,14 +167,14 @@ def as_flag(
 ) -> np.ndarray: # 0 and 1, shape (n,)
     "1 where the column has that value."
     found = frame[column].unique().tolist()
+    if len(found) < 2: raise ValueError(f"`{column}` has one value only, {found[0]!r}, in {len(frame):,} complete rows: there is nothing to compare.")
     chosen = [v for v in found if value(v)] if callable(value) else value if isinstance(value, (list, tuple, set)) else [value]
     absent = [v for v in chosen if v not in found]
     if absent: raise ValueError(f"`{column}` never is {absent[0]!r}. {near(absent[0], found)} Give {role}=one of its values.")
-    if len(found) < 2: raise ValueError(f"`{column}` has one value only, {found[0]!r}, in {len(frame):,} complete rows: there is nothing to compare.")
     if not 0 < len(set(chosen)) < len(found): raise ValueError(f"{role} covers {'every' if chosen else 'no'} value of `{column}`: it must cover some of {found[:10]} and not others.")
     return frame[column].isin(chosen).to_numpy().astype(int)
 
-# %% ../nbs/11a_tables.ipynb #8e0f0b22
+# %% ../nbs/11a_tables.ipynb #9b5e70eb
 def group_names(
     values: pd.Series, # the sensitive column
     s: np.ndarray, # groups, shape (n,)

@@ -155,10 +155,12 @@ def test_splits_are_disjoint_complete_and_repeatable(seed, share, stratify):
 
 
 def test_stratified_split_keeps_cells():
+    cells = lambda d: [int(((d.y == y) & (d.s == s)).sum()) for y in (0, 1) for s in (0, 1)]
     ds = FairDataset(np.zeros((400, 1)), np.arange(400) < 40, np.arange(400) % 20 == 0)
+    assert cells(ds) == [342, 18, 38, 2]
     for seed in range(5):
-        test = ds.split(.25, seed, stratify=True)[1]
-        assert [int(((test.y == y) & (test.s == s)).sum()) for y in (0, 1) for s in (0, 1)] == [86, 4, 10, 0] or [int(((ds.y == y) & (ds.s == s)).sum()) for y in (0, 1) for s in (0, 1)] != [342, 18, 38, 2]
+        train, test = ds.split(.25, seed, stratify=True)
+        assert cells(test) == [86, 4, 10, 1] and cells(train) == [256, 14, 28, 1]
 
 
 @pytest.mark.parametrize("share", [0, 1, 25, -.1])
@@ -405,8 +407,8 @@ def test_no_pair_of_thresholds_is_better(means, share, flip, di):
     r = [norm.sf(t - m) for m in means]
     wrong = [abs(norm.sf(t - m) - norm.sf(-m)) for m in means]  # P(g differs from the sign of z)
     acc = 1 - flip - (1 - 2 * flip) * ((1 - share) * wrong[0][:, None] + share * wrong[1])
-    ok = np.minimum.outer(r[0], r[1]) >= di * np.maximum.outer(r[0], r[1])
-    assert acc[ok].max() <= synthetic_best(di, means, share, flip)["Acc"] + 1e-12
+    ok = np.minimum.outer(r[0], r[1]) >= di * np.maximum.outer(r[0], r[1]) - 1e-12  # rounding, for parity
+    assert acc[ok].max() <= synthetic_best(di, means, share, flip)["Acc"] + 1e-11
     assert acc[ok].max() >= synthetic_best(di, means, share, flip)["Acc"] - .01  # steps of .005 in the threshold
 
 
