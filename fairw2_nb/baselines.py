@@ -6,7 +6,7 @@
 __all__ = ['covariance_vector', 'OnPlane', 'ZafarAcceptance', 'missed_margin', 'tangent_gap', 'under_limit',
            'ZafarFalseNegatives']
 
-# %% ../nbs/08a_baselines.ipynb #e3bca9e8
+# %% ../nbs/08a_baselines.ipynb #a6cb2765
 from functools import lru_cache
 
 import numpy as np
@@ -14,7 +14,7 @@ from .logistic import LinearClassifier, StandardUnits, check_number, descend, ob
 from fastcore.basics import patch
 from scipy.optimize import brentq
 
-# %% ../nbs/08a_baselines.ipynb #528053ef
+# %% ../nbs/08a_baselines.ipynb #257846c9
 def covariance_vector(
     X, # inputs, dense or sparse, shape (n, d)
     s: np.ndarray, # groups, boolean, shape (n,)
@@ -22,7 +22,7 @@ def covariance_vector(
     "The covariance of the group with the logit, as a linear function of theta."
     return np.r_[0., X.T @ (s - s.mean()) / len(s)]
 
-# %% ../nbs/08a_baselines.ipynb #02388aa2
+# %% ../nbs/08a_baselines.ipynb #b18281e1
 class OnPlane:
     "Variables that move on the plane a @ theta = level only, in standard units."
     def __init__(self,
@@ -41,7 +41,7 @@ class OnPlane:
 
     def gradient(self, g): return self.project(self.units.gradient(g))
 
-# %% ../nbs/08a_baselines.ipynb #00d04246
+# %% ../nbs/08a_baselines.ipynb #b9105abf
 class ZafarAcceptance(LinearClassifier):
     "Logistic regression with |covariance of the group with the logit| <= c (ZFA, Zafar et al., AISTATS 2017)."
     def __init__(self,
@@ -65,7 +65,7 @@ class ZafarAcceptance(LinearClassifier):
         self.covariance_ = float(a @ theta)
         return self._finish(theta, n_iter, done)
 
-# %% ../nbs/08a_baselines.ipynb #4bf81afe
+# %% ../nbs/08a_baselines.ipynb #5002d69a
 def missed_margin(
     theta: np.ndarray, # intercept, then coefficients, shape (1 + d,)
     X, # inputs of positives, dense or sparse, shape (n, d)
@@ -77,7 +77,7 @@ def missed_margin(
     r = (1 - z / h) / (2 * len(z))
     return np.mean(z - h) / 2, np.r_[r.sum(), X.T @ r]
 
-# %% ../nbs/08a_baselines.ipynb #c57c8e16
+# %% ../nbs/08a_baselines.ipynb #8f5466e8
 def tangent_gap(
     theta: np.ndarray, # where the tangent touches
     ahead, # inputs of the positives of the group with the smaller margins
@@ -91,7 +91,7 @@ def tangent_gap(
         return value + slope @ (t - theta) - m - c, slope - dm
     return limit
 
-# %% ../nbs/08a_baselines.ipynb #80dbbc73
+# %% ../nbs/08a_baselines.ipynb #e9557e9b
 def under_limit(
     fun, # convex value and gradient of theta
     limit, # convex value and gradient of theta, positive at `theta`
@@ -112,10 +112,10 @@ def under_limit(
     low, high = mu / 1.5, mu * 1.5
     while solve(low)[1] < 0 and low > 1e-8: low, high = low / 3, low
     while solve(high)[1] > 0 and high < 1e8: low, high = high, high * 3
-    if solve(low)[1] * solve(high)[1] < 0: high = brentq(lambda m: solve(m)[1], low, high, rtol=1e-3)
+    if solve(low)[1] * solve(high)[1] < 0: high = brentq(lambda m: solve(m)[1], low, high, xtol=1e-6, rtol=1e-4)
     return solve(high)[0], high, at["n"], at["done"] and solve(high)[1] < .01
 
-# %% ../nbs/08a_baselines.ipynb #56738a0c
+# %% ../nbs/08a_baselines.ipynb #9ef549ea
 class ZafarFalseNegatives(LinearClassifier):
     "Logistic regression with |gap of the mean margins of missed positives| <= c (ZFN, Zafar et al., WWW 2017)."
     def __init__(self,
@@ -139,7 +139,7 @@ class ZafarFalseNegatives(LinearClassifier):
         self.gap_ = missed_margin(theta, parts[1])[0] - missed_margin(theta, parts[0])[0]
         return self._finish(theta, n_iter + n, done and ok)
 
-# %% ../nbs/08a_baselines.ipynb #d8c8d6ad
+# %% ../nbs/08a_baselines.ipynb #6645d3ca
 @patch
 def _procedure(self: ZafarFalseNegatives, risk, theta, units, parts):
     "The convex-concave procedure from `theta` on."

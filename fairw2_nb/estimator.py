@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['two_codes', 'mlp', 'train_estimator', 'FairMLPClassifier']
 
-# %% ../nbs/10a_estimator.ipynb #773497e9
+# %% ../nbs/10a_estimator.ipynb #27db91da
 import numpy as np
 import torch
 from fastcore.basics import patch
@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-# %% ../nbs/10a_estimator.ipynb #eb288785
+# %% ../nbs/10a_estimator.ipynb #061af222
 def two_codes(
     z, # labels, shape (n,)
     name: str, # how to call them in an error message
@@ -28,7 +28,7 @@ def two_codes(
     if len(labels) != 2: raise ValueError(f"`{name}` holds {len(labels)} different values, {labels[:5].tolist()}: expected exactly two.")
     return codes, labels
 
-# %% ../nbs/10a_estimator.ipynb #32a6c43f
+# %% ../nbs/10a_estimator.ipynb #39b529be
 def mlp(
     inputs: int, # number of columns
     hidden: tuple, # sizes of the hidden layers
@@ -38,7 +38,7 @@ def mlp(
     layers = [m for a, b in zip(sizes, sizes[1:]) for m in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], 1), nn.Flatten(0))
 
-# %% ../nbs/10a_estimator.ipynb #751686b8
+# %% ../nbs/10a_estimator.ipynb #9119d638
 def train_estimator(
     est, # FairMLPClassifier, gets the fitted attributes
     X, # inputs, shape (n, p)
@@ -59,7 +59,7 @@ def train_estimator(
     est.history_ = fit_network(est.network_, train, lam=lam, valid=valid, penalty=WassersteinPenalty(est.p, est.on, est.given, est.reference), epochs=est.epochs,
                                batch_size=min(est.batch_size, len(train)), opt=lambda w: torch.optim.Adam(w, est.lr), seed=est.seed, progress=est.verbose)
 
-# %% ../nbs/10a_estimator.ipynb #d876fb86
+# %% ../nbs/10a_estimator.ipynb #dbeca297
 class FairMLPClassifier(ClassifierMixin, BaseEstimator):
     "A neural network classifier with a Wasserstein penalty between two groups."
     def __init__(self,
@@ -87,7 +87,12 @@ class FairMLPClassifier(ClassifierMixin, BaseEstimator):
         train_estimator(self, X, y, sensitive_features)
         return self
 
-# %% ../nbs/10a_estimator.ipynb #0e1d95a1
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+# %% ../nbs/10a_estimator.ipynb #fc3c6692
 @patch
 @torch.no_grad()
 def predict_proba(self: FairMLPClassifier,
@@ -99,7 +104,7 @@ def predict_proba(self: FairMLPClassifier,
     f = self.network_.eval()(torch.from_numpy(np.array(X))).sigmoid().double().numpy()
     return np.column_stack([1 - f, f])
 
-# %% ../nbs/10a_estimator.ipynb #6b8f01f4
+# %% ../nbs/10a_estimator.ipynb #54ccee14
 @patch
 def predict(self: FairMLPClassifier,
     X, # inputs, shape (n, p)

@@ -6,12 +6,12 @@
 __all__ = ['as_array', 'as_binary', 'as_scores', 'as_groups', 'check_lengths', 'count_table', 'ratio', 'lowest_over_highest',
            'gap', 'table_positive', 'table_odds', 'table_good']
 
-# %% ../nbs/00a_inputs.ipynb #3f99ba2c
+# %% ../nbs/00a_inputs.ipynb #367adae7
 import numpy as np
 import pandas as pd
 import torch
 
-# %% ../nbs/00a_inputs.ipynb #9bcca595
+# %% ../nbs/00a_inputs.ipynb #251b04c6
 def as_array(
     x, # list, array, Series or tensor
     name: str, # how to call it in an error message
@@ -26,7 +26,7 @@ def as_array(
     if not len(a): raise ValueError(f"`{name}` is empty: give at least one observation.")
     return a
 
-# %% ../nbs/00a_inputs.ipynb #80a53abf
+# %% ../nbs/00a_inputs.ipynb #a4266cc2
 def as_binary(
     y, # labels or predictions: 0/1, booleans
     name: str, # how to call them in an error message
@@ -34,11 +34,11 @@ def as_binary(
     "Labels as integers 0 and 1."
     a = as_array(y, name)
     values = pd.unique(pd.Series(a, dtype=object) if a.dtype.kind in "OUS" else a)
-    if a.dtype.kind in "biuf" and np.isin(values, (0, 1)).all(): return a.astype(np.int64)
+    if (a.dtype.kind in "biuf" or set(map(type, values)) == {bool}) and np.isin(values.astype(float), (0, 1)).all(): return a.astype(np.int64)
     found = ", ".join(map(repr, values[:5].tolist())) + (", ..." if len(values) > 5 else "")
     raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {found}: write `{name} == favourable` for labels, `scores > .5` for predictions.")
 
-# %% ../nbs/00a_inputs.ipynb #8921a4d1
+# %% ../nbs/00a_inputs.ipynb #b50dd7ee
 def as_scores(
     f, # scores in [0, 1]
     name: str = "scores", # how to call them in an error message
@@ -52,22 +52,24 @@ def as_scores(
         raise ValueError(f"`{name}` ranges from {a.min():.4g} to {a.max():.4g}: expected probabilities in [0, 1]; turn logits into scores with `sigmoid`.")
     return a
 
-# %% ../nbs/00a_inputs.ipynb #56ce0af1
+# %% ../nbs/00a_inputs.ipynb #db8c6f1d
 def as_groups(
     s, # sensitive attribute: any hashable labels
 ) -> tuple: # codes of shape (n,), and the list of labels they stand for
     "Group labels as integer codes."
+    if s is None: raise ValueError("`s` is missing: give the group of each observation.")
     if isinstance(s, (list, tuple)): s = pd.Series(list(s), dtype=object).to_numpy()
     try: codes, labels = pd.factorize(as_array(s, "s"))
     except TypeError: raise ValueError("`s` holds labels that are not hashable, such as lists: give one label per observation, a string, number or tuple.") from None
     labels = [v.item() if isinstance(v, np.generic) else v for v in labels]
     if (codes < 0).any(): raise ValueError(f"`s` is missing for {(codes < 0).sum()} of {len(codes)} observations: drop them, or give them a label of their own.")
     if len(labels) < 2: raise ValueError(f"`s` holds one group only, {labels[0]!r}: a disparity needs at least two groups.")
+    if len(labels) > 50: raise ValueError(f"`s` holds {len(labels)} groups: is it a continuous column? Cut it into at most 50 groups, for example with `pandas.cut`.")
     try: order = sorted(range(len(labels)), key=labels.__getitem__)
     except TypeError: order = list(range(len(labels)))
     return np.argsort(order)[codes], [labels[k] for k in order]
 
-# %% ../nbs/00a_inputs.ipynb #4338325b
+# %% ../nbs/00a_inputs.ipynb #6665dc71
 def check_lengths(
     **arrays, # named arrays
 ):
@@ -76,18 +78,20 @@ def check_lengths(
     if len(set(sizes.values())) > 1:
         raise ValueError("These must have one entry per observation, but their lengths differ: " + ", ".join(f"`{k}` {v}" for k, v in sizes.items()) + ".")
 
-# %% ../nbs/00a_inputs.ipynb #81d87a48
+# %% ../nbs/00a_inputs.ipynb #2345ae6a
 def count_table(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
     s, # groups, shape (n,)
 ) -> tuple: # counts N[s, y, g] of shape (k, 2, 2), and the k group labels
     "Observations by group, label and prediction."
-    y, g, (codes, labels) = as_binary(y_true, "y_true"), as_binary(y_pred, "y_pred"), as_groups(s)
-    check_lengths(y_true=y, y_pred=g, s=codes)
+    g, (codes, labels) = as_binary(y_pred, "y_pred"), as_groups(s)
+    check_lengths(y_pred=g, s=codes)
+    y = as_binary(y_true, "y_true")
+    check_lengths(y_true=y, y_pred=g)
     return np.bincount(codes * 4 + y * 2 + g, minlength=4 * len(labels)).reshape(-1, 2, 2), labels
 
-# %% ../nbs/00a_inputs.ipynb #181f22e7
+# %% ../nbs/00a_inputs.ipynb #a2b8490f
 def ratio(
     a, # numerator
     b, # denominator
@@ -96,7 +100,7 @@ def ratio(
     a, b = np.asarray(a, float), np.asarray(b, float)
     return np.divide(a, b, out=np.full(np.broadcast(a, b).shape, np.nan), where=b != 0)
 
-# %% ../nbs/00a_inputs.ipynb #3fa0254b
+# %% ../nbs/00a_inputs.ipynb #d205deb2
 def lowest_over_highest(v):
     "Ratio of extremes over the last axis, NaN if all are zero."
     return ratio(v.min(-1), v.max(-1))
@@ -105,17 +109,17 @@ def gap(v):
     "Difference of extremes over the last axis."
     return v.max(-1) - v.min(-1)
 
-# %% ../nbs/00a_inputs.ipynb #81969a04
+# %% ../nbs/00a_inputs.ipynb #ac177a73
 def table_positive(N):
     "P(g = 1 | S = s) from tables of counts."
     return ratio(N[..., 1].sum(-1), N.sum((-1, -2)))
 
-# %% ../nbs/00a_inputs.ipynb #a7a5eac6
+# %% ../nbs/00a_inputs.ipynb #f3119329
 def table_odds(N):
     "O_{s,y}, shape (..., k, 2), from tables of counts."
     return ratio(N[..., 1], N.sum(-1))
 
-# %% ../nbs/00a_inputs.ipynb #7222ef54
+# %% ../nbs/00a_inputs.ipynb #32f8ffae
 def table_good(N):
     "Good predictions, shape (..., k), from tables of counts."
     return N[..., 0, 0] + N[..., 1, 1]

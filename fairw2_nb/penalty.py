@@ -6,7 +6,7 @@
 __all__ = ['paper_gradient', 'exact_gradient', 'as_column', 'as_mask', 'check_options', 'no_penalty', 'uncompiled',
            'wasserstein_penalty', 'ScoreBuffer', 'compared_values', 'label_parts', 'as_labels', 'WassersteinPenalty']
 
-# %% ../nbs/05_penalty.ipynb #20f1e728
+# %% ../nbs/05_penalty.ipynb #95aeb7bd
 import warnings
 from functools import wraps
 
@@ -17,7 +17,7 @@ from .cdf import bin_index, group_cdf
 from .transport import as_native, as_sample, attach_grads, namespace, refuse_nonfinite, sorted_costs, widen
 from torch import Tensor, nn
 
-# %% ../nbs/05_penalty.ipynb #9ab2936f
+# %% ../nbs/05_penalty.ipynb #4801dc04
 def paper_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
     s: Tensor, # their groups, boolean, shape (n,)
@@ -32,7 +32,7 @@ def paper_gradient(
     distance = b - cor if p == 2 else (eta(b) - eta(cor)).sign()
     return distance / n_bins / (n_s * cdf.bin_mass(b, sb))
 
-# %% ../nbs/05_penalty.ipynb #a4ae1960
+# %% ../nbs/05_penalty.ipynb #b20d5b45
 def exact_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
     s: Tensor, # their groups, boolean, shape (n,)
@@ -50,20 +50,20 @@ def exact_gradient(
     for o, g in zip(groups, grads): grad[o] = g if n_batch == len(f) else g * (len(o) / max(1, int((o < n_batch).sum())))
     return torch.as_tensor(value), torch.as_tensor(grad[:n_batch])
 
-# %% ../nbs/05_penalty.ipynb #50d7453b
+# %% ../nbs/05_penalty.ipynb #c8ae5ae0
 def as_column(
     z, # one entry per score: tensor, array, Series or list, shape (B,) or (B, 1)
     f: Tensor, # the scores they belong to, shape (B,)
     name: str, # how to call it in an error message
 ) -> Tensor: # shape (B,), on the device of `f`
     "Whatever the user has, as one tensor entry per score."
-    try: z = torch.as_tensor(z if isinstance(z, Tensor) else np.asarray(z), device=f.device).detach()
+    try: z = torch.as_tensor(z if isinstance(z, Tensor) else np.array(z), device=f.device).detach() # a copy: arrays of pandas are read-only
     except (TypeError, ValueError, RuntimeError): raise ValueError(f"`{name}` must hold 0 and 1, one per score: recode it, for example `(column == label).astype(int)`.") from None
     if z.ndim == 2 and z.shape[1] == 1: z = z.squeeze(1)
     if z.shape != f.shape: raise ValueError(f"`{name}` has shape {tuple(z.shape)} for {len(f)} scores: give one entry per score.")
     return z
 
-# %% ../nbs/05_penalty.ipynb #e49358f0
+# %% ../nbs/05_penalty.ipynb #6947d420
 def as_mask(
     s, # groups, 0 or 1: booleans, integers or floats, shape (B,) or (B, 1)
     f: Tensor, # the scores they belong to, shape (B,)
@@ -73,10 +73,10 @@ def as_mask(
     s = as_column(s, f, name)
     mask = s.to(torch.bool)
     if s.dtype != torch.bool and not (s == mask).all():
-        raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {s.unique().tolist()[:5]}: recode it, for example `(s == privileged).long()`.")
+        raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {s.unique().tolist()[:5]}: recode it, for example `(s == label).long()`.")
     return mask
 
-# %% ../nbs/05_penalty.ipynb #a0045ae7
+# %% ../nbs/05_penalty.ipynb #e9395d8e
 def check_options(
     p: float, # exponent
     grad: str, # kind of gradient
@@ -84,11 +84,11 @@ def check_options(
 ):
     "Refuse options that do not exist."
     if grad not in ("exact", "paper"): raise ValueError(f'grad = {grad!r}: expected "exact" or "paper".')
-    if not 1 <= p < float("inf"): raise ValueError(f"p = {p}: the distance is defined for finite p of at least 1.")
+    if not isinstance(p, (int, float)) or not 1 <= p < float("inf"): raise ValueError(f"p = {p!r}: the distance is defined for finite p of at least 1.")
     if grad == "paper" and p not in (1, 2): raise ValueError(f'p = {p}: the published gradients exist for p = 1 and 2; use grad="exact" for others.')
-    if n_bins != int(n_bins) or n_bins < 1: raise ValueError(f"n_bins = {n_bins}: expected a whole number of at least 1.")
+    if not isinstance(n_bins, int) or n_bins < 1: raise ValueError(f"n_bins = {n_bins!r}: expected a whole number of at least 1.")
 
-# %% ../nbs/05_penalty.ipynb #c19b32a4
+# %% ../nbs/05_penalty.ipynb #2b62bc82
 def no_penalty(
     scores: Tensor, # scores of the batch, shape (B,)
     why: str, # the reason, as a sentence
@@ -98,7 +98,7 @@ def no_penalty(
     warnings.warn(why, stacklevel=4)
     return attach_grads(torch.zeros((), dtype=scores.dtype, device=scores.device), (scores, torch.zeros_like(scores)))
 
-# %% ../nbs/05_penalty.ipynb #1578ac1c
+# %% ../nbs/05_penalty.ipynb #dbd423a3
 def uncompiled(
     f, # any function
 ): # the function, run outside the graphs of torch.compile
@@ -109,7 +109,7 @@ def uncompiled(
         return f(*args, **kwargs)
     return call
 
-# %% ../nbs/05_penalty.ipynb #e05c1f34
+# %% ../nbs/05_penalty.ipynb #10322060
 @uncompiled
 def wasserstein_penalty(
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)
@@ -121,7 +121,7 @@ def wasserstein_penalty(
     grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
     n_bins: int = 500, # bins of the grid of the published one
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
-    "W_p^p between the scores of the two groups, with its gradient for each score of the batch."
+    "W_p^p between the scores of the two groups; its gradient for each score of the batch, times merged over batch count if there is a reference."
     check_options(p, grad, n_bins)
     scores = as_sample(scores, "scores")
     if not len(scores): raise ValueError("`scores` is empty: a batch needs at least one score.")
@@ -135,7 +135,7 @@ def wasserstein_penalty(
     value, g = exact_gradient(f, mask, len(scores), p)
     return attach_grads(value.to(scores.dtype), (scores, g if grad == "exact" else paper_gradient(f, mask, len(scores), p, n_bins)))
 
-# %% ../nbs/05_penalty.ipynb #ec97e352
+# %% ../nbs/05_penalty.ipynb #2c8aaa02
 class ScoreBuffer(nn.Module):
     "The last `size` scores with their groups and labels, without gradient."
     def __init__(self,
@@ -161,7 +161,7 @@ class ScoreBuffer(nn.Module):
         self.y[at] = torch.full_like(self.y[at], float("nan")) if y is None else y.to(self.y)[-self.size:]
         self.seen += len(scores)
 
-# %% ../nbs/05_penalty.ipynb #b812d34d
+# %% ../nbs/05_penalty.ipynb #7864eb4a
 def compared_values(
     on, # "score", "error", or a function of (scores, y)
     scores: Tensor, # shape (B,)
@@ -175,7 +175,7 @@ def compared_values(
     if not v.isfinite().all(): refuse_nonfinite(float("nan"), **{"scores": as_native(scores), "what `on` returned": as_native(v)})
     return v
 
-# %% ../nbs/05_penalty.ipynb #9710c4c3
+# %% ../nbs/05_penalty.ipynb #4061e5c4
 def label_parts(
     given, # None, 0, 1 or "each"
     y, # labels, shape (B,), or None
@@ -183,7 +183,7 @@ def label_parts(
     "The parts of a batch among which groups are compared."
     return [slice(None)] if given is None else [y == label for label in ((0, 1) if given == "each" else (given,))]
 
-# %% ../nbs/05_penalty.ipynb #ca382f4b
+# %% ../nbs/05_penalty.ipynb #22685f95
 def as_labels(
     y, # labels, or None
     f: Tensor, # the scores they belong to, shape (B,)
@@ -198,7 +198,7 @@ def as_labels(
     if binary and not ((y == 0) | (y == 1)).all(): raise ValueError(f"`y` must hold 0 and 1 only for `given`, but holds {y.unique().tolist()[:5]}.")
     return y
 
-# %% ../nbs/05_penalty.ipynb #e1c666d0
+# %% ../nbs/05_penalty.ipynb #daf64368
 class WassersteinPenalty(nn.Module):
     "W_p^p between two groups, as a term to add to a loss: `risk + lam * penalty(scores, s, y)`."
     def __init__(self,
@@ -212,10 +212,10 @@ class WassersteinPenalty(nn.Module):
         super().__init__()
         check_options(p, grad, n_bins)
         if not (on in ("score", "error") or callable(on)): raise ValueError(f'on = {on!r}: expected "score", "error" or a function of (scores, y).')
-        if given not in (None, 0, 1, "each"): raise ValueError(f'given = {given!r}: expected None, 0, 1 or "each".')
-        if reference < 0 or reference != int(reference): raise ValueError(f"reference = {reference}: expected a whole number of scores to keep, 0 for none.")
+        if not isinstance(given, (int, str, type(None))) or given not in (None, 0, 1, "each"): raise ValueError(f'given = {given!r}: expected None, 0, 1 or "each".')
+        if isinstance(reference, bool) or not isinstance(reference, int) or reference < 0: raise ValueError(f"reference = {reference!r}: expected a whole number of scores to keep, 0 for none.")
         self.p, self.on, self.given, self.grad, self.n_bins = p, on, given, grad, n_bins
-        self.buffer = ScoreBuffer(int(reference)) if reference else None
+        self.buffer = ScoreBuffer(reference) if reference else None
 
     def extra_repr(self): return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}"
 
@@ -223,7 +223,7 @@ class WassersteinPenalty(nn.Module):
         "Forget the reference, for example before training another network."
         if self.buffer is not None: self.buffer.seen.zero_()
 
-# %% ../nbs/05_penalty.ipynb #e8e20bdc
+# %% ../nbs/05_penalty.ipynb #9e7595a3
 @patch
 def _reference(self: WassersteinPenalty, ref, needs_y):
     "Scores, groups and labels of the reference, or None."
@@ -232,7 +232,7 @@ def _reference(self: WassersteinPenalty, ref, needs_y):
     f = as_sample(ref[0], "ref scores").detach()
     return f, as_mask(ref[1], f, "ref s"), as_labels(ref[2] if len(ref) == 3 else None, f, needs_y, self.given is not None)
 
-# %% ../nbs/05_penalty.ipynb #345051fc
+# %% ../nbs/05_penalty.ipynb #8fc974f3
 @patch
 def _part(self: WassersteinPenalty, v, mask, at, ref_v, ref_mask, ref_at):
     "The penalty of one part of the batch, with the same part of the reference."
@@ -240,7 +240,7 @@ def _part(self: WassersteinPenalty, v, mask, at, ref_v, ref_mask, ref_at):
     ref = {} if ref_v is None else dict(ref_scores=ref_v[ref_at], ref_s=ref_mask[ref_at])
     return wasserstein_penalty(v[at], mask[at], p=self.p, grad=self.grad, n_bins=self.n_bins, **ref)
 
-# %% ../nbs/05_penalty.ipynb #26f3031f
+# %% ../nbs/05_penalty.ipynb #ad7a71ef
 @patch
 def forward(self: WassersteinPenalty,
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)

@@ -7,12 +7,12 @@ __all__ = ['rank_cells', 'namespace', 'weighted_cells', 'cell_costs', 'share_tie
            'attach_grads', 'as_sample', 'normalised_weights', 'refuse_nonfinite', 'transport_costs', 'wasserstein_1d',
            'transport_map']
 
-# %% ../nbs/02_transport.ipynb #0982b5f2
+# %% ../nbs/02_transport.ipynb #bf3047a8
 import numpy as np
 import torch
 from torch import Tensor
 
-# %% ../nbs/02_transport.ipynb #34b8cb37
+# %% ../nbs/02_transport.ipynb #b8be4ac6
 def rank_cells(
     n: int, # number of atoms of the first sample
     m: int, # number of atoms of the second sample
@@ -31,14 +31,14 @@ def rank_cells(
     i = xp.cumsum(i, 0)
     return i, k - i, width
 
-# %% ../nbs/02_transport.ipynb #f4615f3d
+# %% ../nbs/02_transport.ipynb #886a3212
 def namespace(
     a, # array or tensor
 ): # the module numpy or torch
     "The module whose functions understand `a`."
     return torch if isinstance(a, Tensor) else np
 
-# %% ../nbs/02_transport.ipynb #895b2b2b
+# %% ../nbs/02_transport.ipynb #46ea9c78
 def weighted_cells(
     u, # weights of the first sample in the order of its values, summing to one, shape (n,)
     v, # weights of the second sample in the order of its values, summing to one, shape (m,)
@@ -53,7 +53,7 @@ def weighted_cells(
     start, end = u[:1] * 0, u[:1] * 0 + 1
     return i, k - i, xp.diff(xp.concat((start, knots[order], end)))
 
-# %% ../nbs/02_transport.ipynb #cf6845b9
+# %% ../nbs/02_transport.ipynb #4ff495f6
 def cell_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -70,7 +70,7 @@ def cell_costs(
         value, g = (slope * d).sum(), p * slope
     return value, xp.bincount(i, g, len(x)), -xp.bincount(j, g, len(y))
 
-# %% ../nbs/02_transport.ipynb #c0ec0a7f
+# %% ../nbs/02_transport.ipynb #6b22b6c5
 def share_ties(
     x, # values, sorted, shape (n,)
     g, # something per value, shape (n,)
@@ -84,7 +84,7 @@ def share_ties(
     total, of = xp.bincount(run, g), xp.bincount(run, mass)
     return mass * (total / xp.where(of > 0, of, 1.))[run]
 
-# %% ../nbs/02_transport.ipynb #751b5e62
+# %% ../nbs/02_transport.ipynb #9d241f2d
 def as_native(
     x: Tensor, # any tensor
 ): # NumPy array sharing its memory if on the CPU, else the tensor, detached
@@ -93,7 +93,7 @@ def as_native(
     if x.dtype in (torch.float16, torch.bfloat16): x = x.float()
     return x.numpy() if x.device.type == "cpu" else x
 
-# %% ../nbs/02_transport.ipynb #ea15d5c3
+# %% ../nbs/02_transport.ipynb #6e72f247
 def widen(
     a, # array or tensor
 ): # the same in float64, or float32 on a device without it
@@ -101,7 +101,7 @@ def widen(
     xp = namespace(a)
     return xp.asarray(a, dtype=xp.float32 if getattr(a.device, "type", "") == "mps" else xp.float64)
 
-# %% ../nbs/02_transport.ipynb #26c37aca
+# %% ../nbs/02_transport.ipynb #95092677
 def sorted_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -117,7 +117,7 @@ def sorted_costs(
     value, gx, gy = cell_costs(x, y, i, j, width, p)
     return value, share_ties(x, gx, u), share_ties(y, gy, v)
 
-# %% ../nbs/02_transport.ipynb #b01a561a
+# %% ../nbs/02_transport.ipynb #c8efef4e
 class _Attach(torch.autograd.Function):
     "Passes a value on; answers backward with gradients that are known already."
     @staticmethod
@@ -134,7 +134,7 @@ class _Attach(torch.autograd.Function):
         for g in ctx.saved_tensors: out += [grad_output.to(g.dtype) * g, None]
         return tuple(out)
 
-# %% ../nbs/02_transport.ipynb #04a72fed
+# %% ../nbs/02_transport.ipynb #a49735b3
 def attach_grads(
     value: Tensor, # scalar
     *pairs: tuple, # (input, gradient of the scalar with respect to it), as many as there are inputs
@@ -143,7 +143,7 @@ def attach_grads(
     flat = [t for x, g in pairs for t in (x, g.to(x.dtype))]
     return _Attach.apply(value.to(pairs[0][0].dtype), *flat)
 
-# %% ../nbs/02_transport.ipynb #90e32a06
+# %% ../nbs/02_transport.ipynb #5abfdb22
 def as_sample(
     x, # tensor, array, Series or list of numbers
     name: str, # how to call it in an error message
@@ -155,7 +155,7 @@ def as_sample(
     if x.ndim != 1: raise ValueError(f"`{name}` has shape {tuple(x.shape)}: expected one dimension, (n,) or (n, 1).")
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
-# %% ../nbs/02_transport.ipynb #df815f8b
+# %% ../nbs/02_transport.ipynb #09ef422a
 def normalised_weights(
     weights, # one non-negative weight per value, or None for equal weights
     x: Tensor, # the values
@@ -168,7 +168,7 @@ def normalised_weights(
         raise ValueError(f"`{name}` must be finite and non-negative, and not all zero.")
     return w / w.sum()
 
-# %% ../nbs/02_transport.ipynb #44f108d8
+# %% ../nbs/02_transport.ipynb #6a03abdb
 def refuse_nonfinite(
     value, # W_p^p, as computed
     **samples, # the samples it was computed from, by name
@@ -179,7 +179,7 @@ def refuse_nonfinite(
     which = " and ".join(f"`{k}` holds {v} NaN or infinite of {len(samples[k])} values" for k, v in bad.items() if v) or "the distance overflows"
     raise ValueError(f"{which}: remove them, or look for what made the scores diverge.")
 
-# %% ../nbs/02_transport.ipynb #48d3075b
+# %% ../nbs/02_transport.ipynb #656c68f0
 def transport_costs(
     x: Tensor, # first sample, shape (n,)
     y: Tensor, # second sample, shape (m,)
@@ -200,7 +200,7 @@ def transport_costs(
     out_x[ox], out_y[oy] = gx, gy
     return torch.as_tensor(value), torch.as_tensor(out_x), torch.as_tensor(out_y)
 
-# %% ../nbs/02_transport.ipynb #6954b66a
+# %% ../nbs/02_transport.ipynb #2df80027
 def wasserstein_1d(
     x, # first sample, shape (n,): tensor, array or list
     y, # second sample, shape (m,)
@@ -215,7 +215,7 @@ def wasserstein_1d(
     value, gx, gy = transport_costs(x, y, p, x_weights, y_weights)
     return attach_grads(value.to(torch.promote_types(x.dtype, y.dtype)), (x, gx), (y, gy))
 
-# %% ../nbs/02_transport.ipynb #db4c2cf3
+# %% ../nbs/02_transport.ipynb #d4ebfa62
 def transport_map(
     x, # points to be carried, shape (n,)
     y, # sample to be carried onto, shape (m,)

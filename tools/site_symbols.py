@@ -58,7 +58,7 @@ def parameter_table(sym):
     "A row for each parameter and one for the value returned; empty when there is neither."
     rows = []
     for name, doc in docments(with_source(sym), full=True, returns=True).items():
-        kind, detail = type_name(doc.anno), " ".join((doc.docment or "").split())
+        kind, detail = type_name(doc.anno), " ".join((doc.docment or "").split()).replace("|", r"\|")
         if name == "return":
             if kind or detail:
                 rows.append(f"| **Returns** | {code_cell(kind)} | | {detail} |")
@@ -69,10 +69,10 @@ def parameter_table(sym):
 
 
 def own_methods(cls):
-    "Name, function and whether a property, of each public method that a class defines itself."
+    "Name, function and whether a property, of each public method that a class defines itself and documents."
     for name, member in vars(cls).items():
         member = getattr(member, "fget", None) or getattr(member, "__func__", member)
-        if not name.startswith("_") and inspect.isfunction(member):
+        if not name.startswith("_") and inspect.isfunction(member) and member.__doc__:
             yield name, member, isinstance(vars(cls)[name], property)
 
 

@@ -1,0 +1,208 @@
+"""fit, tuner and estimator: reproducible, resumable, undisturbed, and clear about what went wrong."""
+import copy
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from fairw2_nb.data import FairDataset
+from fairw2_nb.estimator import FairMLPClassifier
+from fairw2_nb.penalty import WassersteinPenalty
+from fairw2_nb.portability import biased_problem, small_net
+from fairw2_nb.training import TrainingDiverged, evaluate, fit, score_all
+from fairw2_nb.tuning import ScaledLambda, TargetTuner
+from sklearn.utils.estimator_checks import check_estimator
+from torch import nn
+
+
+@pytest.fixture(scope="module")
+def parts():
+    "Training and validation part of the synthetic problem."
+    return FairDataset(*biased_problem(1200)).split(.25, seed=0)
+
+
+def same(a, b):
+    "Whether two networks are equal bit for bit."
+    return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
+
+
+OPTIONS = [dict(lam=3.), dict(lam=3., reference=200), dict(lam=2., loss="mse", average=.9), dict(lam=2., penalty="error"), dict(lam="target")]
+
+
+def run(parts, options, epochs, **more):
+    "Train a fresh network."
+    options = dict(options)
+    if options.get("penalty") == "error":
+        options["penalty"] = WassersteinPenalty(on="error", reference=300)
+    if options["lam"] == "target":
+        options["lam"] = TargetTuner(.6, acc=.5, warm_up=1)
+    net = nn.Sequential(*small_net(0)[:-1], nn.Dropout(.2)) # outputs of shape (B, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return net, fit(net, parts[0], valid=parts[1], epochs=epochs, batch_size=100, progress=False, **options, **more)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_same_seed_same_network_and_resume(parts, options, tmp_path):
+    net, history = run(parts, options, 4)
+    again, _ = run(parts, options, 4)
+    assert same(net, again)
+    file = tmp_path / "run.pt"
+    run(parts, options, 2, checkpoint=file)
+    assert sorted(torch.load(file, weights_only=True)) == ["average", "best", "draws", "history", "model", "opt", "penalty", "torch", "tuner"]
+    resumed, rows = run(parts, options, 4, checkpoint=file)
+    assert same(net, resumed) and rows == history
+    other, _ = run(parts, options, 4, seed=1)
+    assert not same(net, other)
+
+
+KILLED = textwrap.dedent("""
+    import sys, torch
+    torch.set_num_threads(1)
+    from fairw2_nb.data import FairDataset
+    from fairw2_nb.portability import biased_problem, small_net
+    from fairw2_nb.training import fit
+    net = small_net(0)
+    fit(net, FairDataset(*biased_problem(2000)), lam=3., epochs=12, batch_size=20, checkpoint=sys.argv[1], progress=False)
+    torch.save(net.state_dict(), sys.argv[2])
+""")
+
+
+def test_a_killed_training_ends_where_it_would_have(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(KILLED)
+    command = lambda name: [sys.executable, str(script), str(tmp_path / f"{name}.pt"), str(tmp_path / f"{name}-net.pt")]
+    subprocess.run(command("whole"), check=True)
+    process = subprocess.Popen(command("killed"))
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "killed.pt").exists() and time.monotonic() < deadline:
+        time.sleep(.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    subprocess.run(command("killed"), check=True)
+    a, b = (torch.load(tmp_path / f"{name}-net.pt", weights_only=True) for name in ("whole", "killed"))
+    assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_references_and_measuring_leave_no_trace(parts):
+    "BatchNorm statistics, dropout's random state and the mode are those of a training without them."
+    net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(.5), nn.Linear(8, 1))
+    net.train()
+    state, rng = copy.deepcopy(net.state_dict()), torch.get_rng_state()
+    score_all(net, parts[0])
+    evaluate(net, parts[1])
+    assert all(torch.equal(a, b) for a, b in zip(state.values(), net.state_dict().values()))
+    assert torch.equal(rng, torch.get_rng_state()) and net.training
+    penalty = WassersteinPenalty(reference=50)
+    penalty(torch.rand(20), torch.arange(20) % 2)
+    evaluate(net, parts[1], penalty=penalty)
+    assert penalty.buffer.seen == 20
+
+
+def test_evaluation_is_in_eval_mode(parts):
+    net = nn.Sequential(nn.Dropout(.9), *small_net(0))
+    net.train()
+    assert evaluate(net, parts[1]) == evaluate(net, parts[1])
+
+
+@pytest.mark.parametrize("loss", ["bce", "mse", nn.functional.binary_cross_entropy_with_logits])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_losses_and_shapes(parts, loss, shape):
+    net = nn.Sequential(nn.Linear(8, 1), nn.Unflatten(1, (1,)) if shape else nn.Flatten(0))
+    history = fit(net, parts[0], lam=1., loss=loss, epochs=2, batch_size=100, progress=False)
+    assert history[-1]["loss"] < history[0]["loss"] * 1.5 and np.isfinite(history[-1]["objective"])
+
+
+def test_network_giving_scores(parts):
+    net = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
+    fit(net, parts[0], lam=1., outputs="scores", epochs=2, batch_size=100, progress=False)
+    assert 0 <= evaluate(net, parts[1], outputs="scores")["DI"] <= 1
+
+
+def test_any_dataset_of_triples(parts):
+    triples = [parts[0][i] for i in range(200)]
+    assert len(fit(small_net(0), triples, lam=1., epochs=1, batch_size=50, progress=False)) == 1
+
+
+def test_divergence_keeps_the_last_good_weights(parts):
+    net, calls = small_net(0), []
+
+    def loss(out, y):
+        calls.append(1)
+        return nn.functional.binary_cross_entropy_with_logits(out, y) * (float("nan") if len(calls) == 15 else 1.)
+    with pytest.raises(TrainingDiverged, match="step 5 of epoch 2.*end of epoch 1.*smaller learning rate"):
+        fit(net, parts[0], loss=loss, epochs=4, batch_size=100, progress=False)
+    reference = small_net(0)
+    fit(reference, parts[0], loss="bce", epochs=1, batch_size=100, progress=False)
+    assert same(net, reference)
+
+
+def test_nan_scores_are_divergence_too(parts):
+    net = small_net(0)
+    with pytest.raises(TrainingDiverged, match="NaN or infinite"):
+        fit(net, parts[0], lam=1., opt=lambda w: torch.optim.SGD(w, 1e30), epochs=3, batch_size=100, progress=False)
+    assert all(w.isfinite().all() for w in net.parameters())
+
+
+def test_early_stop_takes_the_best(parts):
+    net = small_net(0)
+    history = fit(net, parts[0], valid=parts[1], epochs=40, patience=2, batch_size=50, opt=lambda w: torch.optim.Adam(w, 2e-2), progress=False)
+    best = min(r["objective"] for r in history)
+    assert len(history) < 40 and abs(evaluate(net, parts[1])["risk"] - best) < 1e-6
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(batch_size=5000), "at most all of them"), (dict(batch_size=0), "at least 1"), (dict(lam=-1), "at least 0"), (dict(lam=float("nan")), "finite"),
+    (dict(loss="hinge"), "expected"), (dict(outputs="labels"), "expected"), (dict(patience=3), "validation part"), (dict(average=1.), "below 1"), (dict(epochs=-1), "at least 0"),
+])
+def test_bad_settings_are_answered_in_words(parts, options, words):
+    with pytest.raises(ValueError, match=words):
+        fit(small_net(0), parts[0], **{"batch_size": 100, "epochs": 1, "progress": False, **options})
+
+
+def test_a_network_with_two_outputs_is_refused(parts):
+    with pytest.raises((ValueError, RuntimeError), match="one number per observation|shape"):
+        fit(nn.Linear(8, 2), parts[0], lam=1., batch_size=100, epochs=1, progress=False)
+
+
+def test_scale_of_lambda(parts):
+    tuner = ScaledLambda(alpha=.7, warm_up=2)
+    history = fit(small_net(0), parts[0], lam=tuner, epochs=3, batch_size=100, progress=False)
+    assert [r["lam"] for r in history[:2]] == [0., 0.] and abs(history[2]["lam"] - .7 * history[1]["g_R"] / history[1]["g_W"]) < 1e-9
+
+
+def test_controller_rule():
+    tuner = TargetTuner(target=.85, acc=.75, alpha=1., warm_up=1, up=1.1, down=.9, slack=.05)
+    step = lambda epoch, acc, di: tuner.after_epoch({"epoch": epoch, "Acc": acc, "DI": di, "g_R": 2., "g_W": 1.})
+    step(1, .5, .1)
+    assert tuner.alpha == 1. and tuner.lam == 2.
+    for acc, di, factor in [(.74, .5, .9), (.76, .84, 1.1), (.76, .86, 1.), (.76, .95, .9), (.74, .95, .9)]:
+        before = tuner.alpha
+        step(5, acc, di)
+        assert np.isclose(tuner.alpha, before * factor)
+    published = TargetTuner(slack=float("inf"), warm_up=1)
+    published.after_epoch({"epoch": 5, "Acc": .8, "DI": .99})
+    assert published.alpha == .5
+
+
+def test_unreachable_target_is_reported(parts):
+    with pytest.warns(UserWarning, match="asked for were 0.99 and 0.9"):
+        fit(small_net(0), parts[0], lam=TargetTuner(.99, acc=.9), valid=parts[1], epochs=3, batch_size=100, progress=False)
+
+
+def test_estimator_is_a_scikit_learn_citizen():
+    "All of scikit-learn's checks that do not need fit without sensitive_features."
+    class Grouped(FairMLPClassifier):
+        def fit(self, X, y, sensitive_features=None):
+            n = len(X) if hasattr(X, "__len__") else 0
+            return super().fit(X, y, np.arange(n) % 2)
+    expected = {"check_methods_subset_invariance": "matrix products of different sizes round differently"}
+    results = check_estimator(Grouped(hidden=(16,), epochs=60, batch_size=16, lr=1e-2, lam=0.), expected_failed_checks=expected, on_fail=None, on_skip=None)
+    failed = {r["check_name"]: repr(r["exception"])[:300] for r in results if r["status"] == "failed"}
+    assert not failed, failed
