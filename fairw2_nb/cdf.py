@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['eta_grid', 'bin_index', 'GroupCDF', 'group_cdf']
 
-# %% ../nbs/04_cdf.ipynb #e68ad52f
+# %% ../nbs/04_cdf.ipynb #733dc85b
 from dataclasses import dataclass
 import torch
 from fastcore.basics import patch
 from torch import Tensor
 from torch.nn.functional import pad
 
-# %% ../nbs/04_cdf.ipynb #500689a0
+# %% ../nbs/04_cdf.ipynb #5db18a3e
 def _check_scores(scores):
     "`scores`, detached and at least float32; a ValueError says what is wrong with them."
     scores = torch.as_tensor(scores).detach()
@@ -31,7 +31,7 @@ def _check_groups(s, scores):
     if not ((s == 0) | (s == 1)).all(): raise ValueError("`s` must hold 0 and 1 only, the group of each score.")
     return s.long()
 
-# %% ../nbs/04_cdf.ipynb #f9757fdc
+# %% ../nbs/04_cdf.ipynb #bb0bde07
 def eta_grid(
     scores: Tensor, # scores f, any shape; they give the dtype and device
     n_bins: int=500, # J, the number of bins
@@ -45,7 +45,7 @@ def eta_grid(
     if not lo <= hi or not eta.isfinite().all(): raise ValueError(f"`lo` and `hi` must be finite with lo <= hi, not {lo} and {hi}.")
     return eta
 
-# %% ../nbs/04_cdf.ipynb #015537f3
+# %% ../nbs/04_cdf.ipynb #b98eee84
 def bin_index(
     scores: Tensor, # scores f, any shape, in the dtype of `eta`
     eta: Tensor, # knots, shape (J + 1,)
@@ -56,7 +56,7 @@ def bin_index(
         raise ValueError(f"`scores` range from {low:.6g} to {high:.6g}, but the grid from {eta[0]:.6g} to {eta[-1]:.6g}: choose `lo` and `hi` so that all scores lie between them.")
     return (torch.searchsorted(eta, scores.contiguous(), right=True) - 1).clamp(max=len(eta) - 2)
 
-# %% ../nbs/04_cdf.ipynb #35e126dc
+# %% ../nbs/04_cdf.ipynb #70f2634c
 @dataclass(frozen=True, eq=False)
 class GroupCDF:
     "The scores of two groups, counted on a grid: all that H_s, its inverse and cor_s need."
@@ -71,7 +71,7 @@ class GroupCDF:
         n_0, n_1 = self.n.tolist()
         return f"GroupCDF(n_0={n_0}, n_1={n_1}, n_bins={self.n_bins}, lo={self.eta[0]:.4g}, hi={self.eta[-1]:.4g})"
 
-# %% ../nbs/04_cdf.ipynb #0aa856c4
+# %% ../nbs/04_cdf.ipynb #1c298235
 def group_cdf(
     scores: Tensor, # scores f, any shape
     s: Tensor, # group of each score, 0 or 1, the shape of `scores`
@@ -86,7 +86,7 @@ def group_cdf(
     cells = s * n_bins + bin_index(scores, eta)
     return GroupCDF(torch.bincount(cells.flatten(), minlength=2 * n_bins).view(2, n_bins), eta)
 
-# %% ../nbs/04_cdf.ipynb #4e322633
+# %% ../nbs/04_cdf.ipynb #b51df66a
 @patch(as_prop=True)
 def H(self: GroupCDF) -> Tensor: # shape (2, J + 1)
     "H_s^j, the share of group s below each knot; 0 at the first, 1 at the last."
@@ -95,7 +95,7 @@ def H(self: GroupCDF) -> Tensor: # shape (2, J + 1)
     below = pad(self.counts.cumsum(1), (1, 0))
     return below.to(self.eta.dtype) / self.n.to(self.eta.dtype)[:, None]
 
-# %% ../nbs/04_cdf.ipynb #dd92a032
+# %% ../nbs/04_cdf.ipynb #bed56bdd
 @patch
 def __add__(self: GroupCDF,
     other: GroupCDF, # counted on the same grid
@@ -106,7 +106,7 @@ def __add__(self: GroupCDF,
         raise ValueError("The two grids differ: build both with the same `n_bins`, `lo`, `hi` and dtype, for example `lo=0, hi=1` for probabilities.")
     return GroupCDF(self.counts + other.counts, a)
 
-# %% ../nbs/04_cdf.ipynb #e3dfe1e5
+# %% ../nbs/04_cdf.ipynb #e51e9644
 @patch
 def _locate(self: GroupCDF, scores, s):
     "Checked scores and groups in the dtype and on the device of the grid, and the bins."
@@ -125,7 +125,7 @@ def at(self: GroupCDF,
     level = torch.lerp(low, high, (scores - self.eta[j]) / width.masked_fill(width == 0, 1))
     return torch.where(scores < self.eta[j + 1], level.minimum(high.nextafter(low)), level)
 
-# %% ../nbs/04_cdf.ipynb #3bf851ec
+# %% ../nbs/04_cdf.ipynb #007d9665
 def _level_bin(H, tau, s, right):
     "The bin of row s of H with H^j <= tau < H^(j+1) if `right`, otherwise with H^j < tau <= H^(j+1)."
     both = tau.reshape(1, -1).expand(2, -1).contiguous()
@@ -147,7 +147,7 @@ def quantile(self: GroupCDF,
     bins = (_level_bin(H, tau, s, right).clamp(first[s], last[s]) for right in ends)
     return sum(torch.lerp(self.eta[j], self.eta[j + 1], (tau - H[s, j]) / (H[s, j + 1] - H[s, j])) for j in bins) / len(ends)
 
-# %% ../nbs/04_cdf.ipynb #f7e185ff
+# %% ../nbs/04_cdf.ipynb #330a317c
 @patch
 def cor(self: GroupCDF,
     scores: Tensor, # scores f, any shape
@@ -158,7 +158,7 @@ def cor(self: GroupCDF,
     other = 1 - _check_groups(s, scores)
     return self.quantile(self.at(scores, s), other, "right").to(scores.dtype)
 
-# %% ../nbs/04_cdf.ipynb #2ef85451
+# %% ../nbs/04_cdf.ipynb #1570994e
 @patch
 def bin_count(self: GroupCDF,
     scores: Tensor, # scores f, any shape
@@ -177,7 +177,7 @@ def bin_mass(self: GroupCDF,
     _, s, j = self._locate(scores, s)
     return self.counts[s, j].to(self.eta.dtype) / self.n[s].to(self.eta.dtype)
 
-# %% ../nbs/04_cdf.ipynb #cf119b86
+# %% ../nbs/04_cdf.ipynb #37b94af5
 @patch
 def w2(self: GroupCDF,
     n_tau: int|None=None, # J_tau, the number of levels; J if not given

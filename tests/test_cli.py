@@ -50,3 +50,23 @@ def test_bad_arguments_are_answered_in_words(args, words, tmp_path, monkeypatch,
 def test_bare_make_lists_the_targets():
     out = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True).stdout
     assert all(f"make {target}" in out for target in ("run", "test", "docs"))
+
+
+def test_adult_resumes_prints_the_table_and_reports(tmp_path, monkeypatch, capsys):
+    "The runs themselves are replaced; what is around them is real."
+    calls = []
+
+    def run(method, seed, preset):
+        calls.append((method, seed))
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return dict(Acc=.8, DI=.7, O_10=.1, O_00=.1, O_11=.6, O_01=.5, quantiles_0=[k / 20 for k in range(21)], quantiles_1=[k / 20 for k in range(21)])
+    monkeypatch.setattr("fairw2_nb.cli.adult_run", run)
+    command = ["adult", "--seeds", "2", "--out", str(tmp_path / "rows"), "--report", str(tmp_path / "adult.html")]
+    with pytest.raises(SystemExit, match="Finished rows are kept"):
+        main(command)
+    main(command)
+    assert sorted(set(calls)) == sorted(calls[:7] + calls[7:8] + calls[9:]) and len(calls) == 13 # twelve runs, one of them tried twice
+    out = capsys.readouterr().out
+    assert "NNrW" in out and "ours, 2 splits" in out and "0.800 ± 0.000" in out and "0.68" in out
+    assert "data:image/png" in (tmp_path / "adult.html").read_text()

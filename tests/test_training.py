@@ -196,13 +196,14 @@ def test_unreachable_target_is_reported(parts):
         fit(small_net(0), parts[0], lam=TargetTuner(.99, acc=.9), valid=parts[1], epochs=3, batch_size=100, progress=False)
 
 
+class Grouped(FairMLPClassifier):
+    "Puts every other row into a group, for checks that know nothing of groups."
+    def fit(self, X, y, sensitive_features=None):
+        return super().fit(X, y, np.arange(np.size(np.asarray(y))) % 2)
+
+
 def test_estimator_is_a_scikit_learn_citizen():
-    "All of scikit-learn's checks that do not need fit without sensitive_features."
-    class Grouped(FairMLPClassifier):
-        def fit(self, X, y, sensitive_features=None):
-            n = len(X) if hasattr(X, "__len__") else 0
-            return super().fit(X, y, np.arange(n) % 2)
-    expected = {"check_methods_subset_invariance": "matrix products of different sizes round differently"}
-    results = check_estimator(Grouped(hidden=(16,), epochs=60, batch_size=16, lr=1e-2, lam=0.), expected_failed_checks=expected, on_fail=None, on_skip=None)
+    "All of scikit-learn's checks; one is skipped for want of an environment variable of SciPy's."
+    results = check_estimator(Grouped(hidden=(16,), epochs=8, batch_size=8, lr=3e-2, lam=0.), on_fail=None, on_skip=None)
     failed = {r["check_name"]: repr(r["exception"])[:300] for r in results if r["status"] == "failed"}
     assert not failed, failed
