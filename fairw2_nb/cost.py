@@ -5,30 +5,31 @@
 # %% auto #0
 __all__ = ['interleaved', 'autograd_line', 'penalty_contest', 'epoch_contest', 'cost_run', 'cost_configs']
 
-# %% ../nbs/experiments/cost.ipynb #33adfb51
+# %% ../nbs/experiments/cost.ipynb #ee5f0eae
 import time
 from statistics import median
 
 import torch
-from .penalty import WassersteinPenalty, wasserstein_penalty
+from .penalty import WassersteinPenalty, paper_gradient, wasserstein_penalty
 from torch import nn
 from torch.nn import functional as F
 
-# %% ../nbs/experiments/cost.ipynb #dca2d448
+# %% ../nbs/experiments/cost.ipynb #b1a23b27
 def interleaved(
     contestants: dict, # {name: function without arguments}
     repeats: int, # rounds
-) -> dict: # {name: median seconds}
+    burst: int = 1, # calls per turn
+) -> dict: # {name: median seconds per call}
     "Median time of each contestant over rounds in which all take their turn."
     times = {name: [] for name in contestants}
     for round_ in range(repeats + 1):
         for name, f in contestants.items():
             start = time.perf_counter()
-            f()
-            if round_: times[name].append(time.perf_counter() - start)
+            for _ in range(burst): f()
+            if round_: times[name].append((time.perf_counter() - start) / burst)
     return {name: median(t) for name, t in times.items()}
 
-# %% ../nbs/experiments/cost.ipynb #b20804ea
+# %% ../nbs/experiments/cost.ipynb #1fbcab23
 def autograd_line(
     x, # scores of group 0
     y, # scores of group 1
@@ -38,11 +39,12 @@ def autograd_line(
     at = lambda z: z.sort().values[(tau * len(z)).long().clamp(max=len(z) - 1)]
     return ((at(x) - at(y)) ** 2).mean()
 
-# %% ../nbs/experiments/cost.ipynb #445c4c64
+# %% ../nbs/experiments/cost.ipynb #68f1f428
 def penalty_contest(
     n: int, # number of scores, 30% of them in group 0
     reference: int, # size of the reference, 0 for none
     repeats: int, # rounds
+    burst: int = 1, # calls per turn
 ) -> dict: # {contestant: median seconds}
     "Time of forward and backward of each contestant on the same scores."
     import ot
@@ -57,10 +59,10 @@ def penalty_contest(
             loss(z, torch.cat([z, f[n:]]) if reference else z).backward()
         return run
     return interleaved({"ours": both(lambda z, _: wasserstein_penalty(z, s[:n], **ref)), "POT": both(lambda _, a: ot.wasserstein_1d(a[~s], a[s], p=2)),
-                        "autograd": both(lambda _, a: autograd_line(a[~s], a[s])), "paper": both(lambda z, _: wasserstein_penalty(z, s[:n], grad="paper", **ref)),
-                        "sort": lambda: (x.sort(), y.sort())}, repeats)
+                        "autograd": both(lambda _, a: autograd_line(a[~s], a[s])), "paper": lambda: paper_gradient(f, s, n),
+                        "sort": lambda: (x.sort(), y.sort())}, repeats, burst)
 
-# %% ../nbs/experiments/cost.ipynb #9cc9e968
+# %% ../nbs/experiments/cost.ipynb #0ba03744
 def epoch_contest(
     repeats: int, # epochs of each
     batches: int = 40, # steps per epoch
@@ -79,18 +81,20 @@ def epoch_contest(
             opt.zero_grad(); loss.backward(); opt.step()
     return interleaved({"plain": lambda: epoch(0), "ours": lambda: epoch(1)}, repeats)
 
-# %% ../nbs/experiments/cost.ipynb #17320e2c
+# %% ../nbs/experiments/cost.ipynb #317840e2
 def cost_run(
     what: str, # "penalty" or "epoch"
     n: int, # number of scores
     reference: int, # size of the reference
-) -> dict: # median seconds of each contestant, in microseconds
+    burst: int = 1, # calls per turn
+) -> dict: # median time of each contestant, in microseconds
     "One row of the benchmark."
-    times = epoch_contest(9) if what == "epoch" else penalty_contest(n, reference, max(7, min(301, 3_000_000 // (n + reference))))
+    times = epoch_contest(9) if what == "epoch" else penalty_contest(n, reference, max(7, min(301, 3_000_000 // (n + reference) // burst)), burst)
     return {f"{k}_us": round(1e6 * v, 1) for k, v in times.items()}
 
-# %% ../nbs/experiments/cost.ipynb #5e1b7412
+# %% ../nbs/experiments/cost.ipynb #b32e0608
 def cost_configs() -> list: # settings of all rows
     "All rows of the benchmark."
     sizes = [(n, 0) for n in (50, 200, 2000, 10_000, 100_000, 1_000_000)] + [(2000, 8000)]
-    return [dict(what="penalty", n=n, reference=r) for n, r in sizes] + [dict(what="epoch", n=200, reference=2000)]
+    warm = [dict(what="penalty", n=n, reference=r, burst=max(1, min(10, 100_000 // n))) for n, r in sizes]
+    return warm + [dict(what="penalty", n=n, reference=0, burst=1) for n in (50, 200, 2000, 10_000)] + [dict(what="epoch", n=200, reference=2000, burst=1)]

@@ -6,7 +6,7 @@
 __all__ = ['paper_gradient', 'exact_gradient', 'as_column', 'as_mask', 'check_options', 'no_penalty', 'uncompiled',
            'wasserstein_penalty', 'ScoreBuffer', 'compared_values', 'label_parts', 'as_labels', 'WassersteinPenalty']
 
-# %% ../nbs/05_penalty.ipynb #95aeb7bd
+# %% ../nbs/05_penalty.ipynb #c112dc62
 import warnings
 from functools import wraps
 
@@ -17,7 +17,7 @@ from .cdf import bin_index, group_cdf
 from .transport import as_native, as_sample, attach_grads, namespace, refuse_nonfinite, sorted_costs, widen
 from torch import Tensor, nn
 
-# %% ../nbs/05_penalty.ipynb #4801dc04
+# %% ../nbs/05_penalty.ipynb #613cb138
 def paper_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
     s: Tensor, # their groups, boolean, shape (n,)
@@ -32,25 +32,27 @@ def paper_gradient(
     distance = b - cor if p == 2 else (eta(b) - eta(cor)).sign()
     return distance / n_bins / (n_s * cdf.bin_mass(b, sb))
 
-# %% ../nbs/05_penalty.ipynb #b20d5b45
+# %% ../nbs/05_penalty.ipynb #a1067157
 def exact_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
     s: Tensor, # their groups, boolean, shape (n,)
     n_batch: int, # how many of them are the batch
     p: float = 2, # exponent, at least 1
-) -> tuple: # W_p^p of batch and reference, and its gradient for each score of the batch
+) -> tuple: # W_p^p of batch and reference, and its gradient for each score of the batch; None and None if a group is absent
     "The exact gradient of W_p^p, each group's total normalised to the batch's own count."
     f, s = as_native(f), as_native(s)
     order = f.argsort()
     in_one = s[order]
     groups = order[~in_one], order[in_one]
-    value, *grads = sorted_costs(*(widen(f[o]) for o in groups), p)
-    refuse_nonfinite(value, scores=f)
+    if not (len(groups[0]) and len(groups[1])): return None, None
+    samples = [widen(f[o]) for o in groups]
+    refuse_nonfinite(*samples, scores=f)
+    value, *grads = sorted_costs(*samples, p)
     grad = namespace(f).zeros_like(f)
     for o, g in zip(groups, grads): grad[o] = g if n_batch == len(f) else g * (len(o) / max(1, int((o < n_batch).sum())))
-    return torch.as_tensor(value), torch.as_tensor(grad[:n_batch])
+    return value, torch.as_tensor(grad[:n_batch])
 
-# %% ../nbs/05_penalty.ipynb #c8ae5ae0
+# %% ../nbs/05_penalty.ipynb #b2cb23cd
 def as_column(
     z, # one entry per score: tensor, array, Series or list, shape (B,) or (B, 1)
     f: Tensor, # the scores they belong to, shape (B,)
@@ -63,7 +65,7 @@ def as_column(
     if z.shape != f.shape: raise ValueError(f"`{name}` has shape {tuple(z.shape)} for {len(f)} scores: give one entry per score.")
     return z
 
-# %% ../nbs/05_penalty.ipynb #6947d420
+# %% ../nbs/05_penalty.ipynb #9083b147
 def as_mask(
     s, # groups, 0 or 1: booleans, integers or floats, shape (B,) or (B, 1)
     f: Tensor, # the scores they belong to, shape (B,)
@@ -76,7 +78,7 @@ def as_mask(
         raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {s.unique().tolist()[:5]}: recode it, for example `(s == label).long()`.")
     return mask
 
-# %% ../nbs/05_penalty.ipynb #e9395d8e
+# %% ../nbs/05_penalty.ipynb #918765c4
 def check_options(
     p: float, # exponent
     grad: str, # kind of gradient
@@ -88,17 +90,17 @@ def check_options(
     if grad == "paper" and p not in (1, 2): raise ValueError(f'p = {p}: the published gradients exist for p = 1 and 2; use grad="exact" for others.')
     if not isinstance(n_bins, int) or n_bins < 1: raise ValueError(f"n_bins = {n_bins!r}: expected a whole number of at least 1.")
 
-# %% ../nbs/05_penalty.ipynb #2b62bc82
+# %% ../nbs/05_penalty.ipynb #5ab2c840
 def no_penalty(
     scores: Tensor, # scores of the batch, shape (B,)
     why: str, # the reason, as a sentence
 ) -> Tensor: # zero, connected to the graph
     "A penalty of zero, and a warning, for a batch that cannot be compared."
-    if not scores.isfinite().all(): refuse_nonfinite(float("nan"), scores=as_native(scores))
+    refuse_nonfinite(scores.detach().sort().values, scores=as_native(scores))
     warnings.warn(why, stacklevel=4)
-    return attach_grads(torch.zeros((), dtype=scores.dtype, device=scores.device), (scores, torch.zeros_like(scores)))
+    return attach_grads(0., (scores, torch.zeros_like(scores)))
 
-# %% ../nbs/05_penalty.ipynb #dbd423a3
+# %% ../nbs/05_penalty.ipynb #f1367b8a
 def uncompiled(
     f, # any function
 ): # the function, run outside the graphs of torch.compile
@@ -109,7 +111,7 @@ def uncompiled(
         return f(*args, **kwargs)
     return call
 
-# %% ../nbs/05_penalty.ipynb #10322060
+# %% ../nbs/05_penalty.ipynb #643fbf4f
 @uncompiled
 def wasserstein_penalty(
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)
@@ -130,12 +132,11 @@ def wasserstein_penalty(
     if ref_scores is not None:
         ref = as_sample(ref_scores, "ref_scores").detach().to(f)
         f, mask = torch.cat([f, ref]), torch.cat([mask, as_mask(ref_s, ref, "ref_s")])
-    n_one = int(mask.sum())
-    if n_one in (0, len(f)): return no_penalty(scores, f"None of the {len(f)} scores of batch and reference is of group {int(n_one == 0)}: the penalty is 0. Use larger batches, or a reference such as `reference=2000`.")
     value, g = exact_gradient(f, mask, len(scores), p)
-    return attach_grads(value.to(scores.dtype), (scores, g if grad == "exact" else paper_gradient(f, mask, len(scores), p, n_bins)))
+    if value is None: return no_penalty(scores, f"None of the {len(f)} scores of batch and reference is of group {int(not mask[0])}: the penalty is 0. Use larger batches, or a reference such as `reference=2000`.")
+    return attach_grads(value, (scores, g if grad == "exact" else paper_gradient(f, mask, len(scores), p, n_bins)))
 
-# %% ../nbs/05_penalty.ipynb #2c8aaa02
+# %% ../nbs/05_penalty.ipynb #baa78b09
 class ScoreBuffer(nn.Module):
     "The last `size` scores with their groups and labels, without gradient."
     def __init__(self,
@@ -161,7 +162,7 @@ class ScoreBuffer(nn.Module):
         self.y[at] = torch.full_like(self.y[at], float("nan")) if y is None else y.to(self.y)[-self.size:]
         self.seen += len(scores)
 
-# %% ../nbs/05_penalty.ipynb #7864eb4a
+# %% ../nbs/05_penalty.ipynb #2f08686d
 def compared_values(
     on, # "score", "error", or a function of (scores, y)
     scores: Tensor, # shape (B,)
@@ -172,10 +173,10 @@ def compared_values(
     v = (scores - y.to(scores)) ** 2 if on == "error" else on(scores, y.to(scores))
     if not isinstance(v, Tensor) or v.shape != scores.shape: raise ValueError(f"The function `on` must return a tensor with one value per score; for {len(scores)} scores it returned {tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__}.")
     if scores.requires_grad and not v.requires_grad: raise ValueError("The function `on` returned values without gradient: compute them from the scores by differentiable operations, not by comparisons or detached ones.")
-    if not v.isfinite().all(): refuse_nonfinite(float("nan"), **{"scores": as_native(scores), "what `on` returned": as_native(v)})
+    refuse_nonfinite(v.detach().sort().values, **{"scores": as_native(scores), "what `on` returned": as_native(v)})
     return v
 
-# %% ../nbs/05_penalty.ipynb #4061e5c4
+# %% ../nbs/05_penalty.ipynb #b4186c1a
 def label_parts(
     given, # None, 0, 1 or "each"
     y, # labels, shape (B,), or None
@@ -183,7 +184,7 @@ def label_parts(
     "The parts of a batch among which groups are compared."
     return [slice(None)] if given is None else [y == label for label in ((0, 1) if given == "each" else (given,))]
 
-# %% ../nbs/05_penalty.ipynb #22685f95
+# %% ../nbs/05_penalty.ipynb #4cc87705
 def as_labels(
     y, # labels, or None
     f: Tensor, # the scores they belong to, shape (B,)
@@ -198,7 +199,7 @@ def as_labels(
     if binary and not ((y == 0) | (y == 1)).all(): raise ValueError(f"`y` must hold 0 and 1 only for `given`, but holds {y.unique().tolist()[:5]}.")
     return y
 
-# %% ../nbs/05_penalty.ipynb #daf64368
+# %% ../nbs/05_penalty.ipynb #83790411
 class WassersteinPenalty(nn.Module):
     "W_p^p between two groups, as a term to add to a loss: `risk + lam * penalty(scores, s, y)`."
     def __init__(self,
@@ -223,7 +224,7 @@ class WassersteinPenalty(nn.Module):
         "Forget the reference, for example before training another network."
         if self.buffer is not None: self.buffer.seen.zero_()
 
-# %% ../nbs/05_penalty.ipynb #9e7595a3
+# %% ../nbs/05_penalty.ipynb #8bbc566a
 @patch
 def _reference(self: WassersteinPenalty, ref, needs_y):
     "Scores, groups and labels of the reference, or None."
@@ -232,7 +233,7 @@ def _reference(self: WassersteinPenalty, ref, needs_y):
     f = as_sample(ref[0], "ref scores").detach()
     return f, as_mask(ref[1], f, "ref s"), as_labels(ref[2] if len(ref) == 3 else None, f, needs_y, self.given is not None)
 
-# %% ../nbs/05_penalty.ipynb #8fc974f3
+# %% ../nbs/05_penalty.ipynb #89b7c082
 @patch
 def _part(self: WassersteinPenalty, v, mask, at, ref_v, ref_mask, ref_at):
     "The penalty of one part of the batch, with the same part of the reference."
@@ -240,7 +241,7 @@ def _part(self: WassersteinPenalty, v, mask, at, ref_v, ref_mask, ref_at):
     ref = {} if ref_v is None else dict(ref_scores=ref_v[ref_at], ref_s=ref_mask[ref_at])
     return wasserstein_penalty(v[at], mask[at], p=self.p, grad=self.grad, n_bins=self.n_bins, **ref)
 
-# %% ../nbs/05_penalty.ipynb #ad7a71ef
+# %% ../nbs/05_penalty.ipynb #2644c002
 @patch
 def forward(self: WassersteinPenalty,
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)

@@ -7,12 +7,14 @@ __all__ = ['rank_cells', 'namespace', 'weighted_cells', 'cell_costs', 'share_tie
            'attach_grads', 'as_sample', 'normalised_weights', 'refuse_nonfinite', 'transport_costs', 'wasserstein_1d',
            'transport_map']
 
-# %% ../nbs/02_transport.ipynb #bf3047a8
+# %% ../nbs/02_transport.ipynb #46833088
+from functools import reduce
+
 import numpy as np
 import torch
 from torch import Tensor
 
-# %% ../nbs/02_transport.ipynb #b8be4ac6
+# %% ../nbs/02_transport.ipynb #3baf4bee
 def rank_cells(
     n: int, # number of atoms of the first sample
     m: int, # number of atoms of the second sample
@@ -31,14 +33,14 @@ def rank_cells(
     i = xp.cumsum(i, 0)
     return i, k - i, width
 
-# %% ../nbs/02_transport.ipynb #886a3212
+# %% ../nbs/02_transport.ipynb #783f0718
 def namespace(
     a, # array or tensor
 ): # the module numpy or torch
     "The module whose functions understand `a`."
     return torch if isinstance(a, Tensor) else np
 
-# %% ../nbs/02_transport.ipynb #46ea9c78
+# %% ../nbs/02_transport.ipynb #ff03a041
 def weighted_cells(
     u, # weights of the first sample in the order of its values, summing to one, shape (n,)
     v, # weights of the second sample in the order of its values, summing to one, shape (m,)
@@ -53,7 +55,7 @@ def weighted_cells(
     start, end = u[:1] * 0, u[:1] * 0 + 1
     return i, k - i, xp.diff(xp.concat((start, knots[order], end)))
 
-# %% ../nbs/02_transport.ipynb #4ff495f6
+# %% ../nbs/02_transport.ipynb #0b309e46
 def cell_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -63,14 +65,12 @@ def cell_costs(
     p: float, # exponent, at least 1
 ) -> tuple: # W_p^p and its gradients with respect to `x` and `y`
     "Value and gradients of W_p^p from the cells of two sorted samples."
-    xp = namespace(x)
-    with np.errstate(invalid="ignore", over="ignore"): # scores that are not finite are refused later, in words
-        d = x[i] - y[j]
-        slope = width * (d if p == 2 else xp.sign(d) if p == 1 else xp.sign(d) * xp.abs(d) ** (p - 1))
-        value, g = (slope * d).sum(), p * slope
+    xp, d = namespace(x), x[i] - y[j]
+    slope = width * (d if p == 2 else xp.sign(d) if p == 1 else xp.sign(d) * xp.abs(d) ** (p - 1))
+    value, g = (slope * d).sum(), p * slope
     return value, xp.bincount(i, g, len(x)), -xp.bincount(j, g, len(y))
 
-# %% ../nbs/02_transport.ipynb #6b22b6c5
+# %% ../nbs/02_transport.ipynb #8827f778
 def share_ties(
     x, # values, sorted, shape (n,)
     g, # something per value, shape (n,)
@@ -84,7 +84,7 @@ def share_ties(
     total, of = xp.bincount(run, g), xp.bincount(run, mass)
     return mass * (total / xp.where(of > 0, of, 1.))[run]
 
-# %% ../nbs/02_transport.ipynb #9d241f2d
+# %% ../nbs/02_transport.ipynb #2a5eb687
 def as_native(
     x: Tensor, # any tensor
 ): # NumPy array sharing its memory if on the CPU, else the tensor, detached
@@ -93,7 +93,7 @@ def as_native(
     if x.dtype in (torch.float16, torch.bfloat16): x = x.float()
     return x.numpy() if x.device.type == "cpu" else x
 
-# %% ../nbs/02_transport.ipynb #6e72f247
+# %% ../nbs/02_transport.ipynb #effd0cd1
 def widen(
     a, # array or tensor
 ): # the same in float64, or float32 on a device without it
@@ -101,7 +101,7 @@ def widen(
     xp = namespace(a)
     return xp.asarray(a, dtype=xp.float32 if getattr(a.device, "type", "") == "mps" else xp.float64)
 
-# %% ../nbs/02_transport.ipynb #95092677
+# %% ../nbs/02_transport.ipynb #543b4950
 def sorted_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -117,33 +117,32 @@ def sorted_costs(
     value, gx, gy = cell_costs(x, y, i, j, width, p)
     return value, share_ties(x, gx, u), share_ties(y, gy, v)
 
-# %% ../nbs/02_transport.ipynb #c8efef4e
+# %% ../nbs/02_transport.ipynb #8c1e4242
 class _Attach(torch.autograd.Function):
     "Passes a value on; answers backward with gradients that are known already."
     @staticmethod
-    def forward(ctx, value, *inputs_and_grads):
-        ctx.save_for_backward(*inputs_and_grads[1::2])
-        return value.clone()
+    def forward(ctx, known, *inputs):
+        value, ctx.grads = known
+        return value
 
     @staticmethod
     def backward(ctx, grad_output):
         if torch.is_grad_enabled():
             raise RuntimeError("The Wasserstein penalty has a closed-form first derivative only: call backward() without create_graph=True, "
                                "or take second derivatives of the other terms of the loss apart.")
-        out = [None]
-        for g in ctx.saved_tensors: out += [grad_output.to(g.dtype) * g, None]
-        return tuple(out)
+        return None, *(grad_output * g for g in ctx.grads)
 
-# %% ../nbs/02_transport.ipynb #a49735b3
+# %% ../nbs/02_transport.ipynb #f8cd164d
 def attach_grads(
-    value: Tensor, # scalar
+    value, # scalar, a number or a tensor
     *pairs: tuple, # (input, gradient of the scalar with respect to it), as many as there are inputs
-) -> Tensor: # the scalar, connected to the inputs
+) -> Tensor: # the scalar, connected to the inputs, with their dtype and device
     "Connect `value` to inputs by gradients computed beforehand."
-    flat = [t for x, g in pairs for t in (x, g.to(x.dtype))]
-    return _Attach.apply(value.to(pairs[0][0].dtype), *flat)
+    inputs, dtype = [x for x, _ in pairs], reduce(torch.promote_types, [x.dtype for x, _ in pairs])
+    scalar = value.to(dtype, copy=True) if isinstance(value, Tensor) else torch.tensor(float(value), dtype=dtype, device=inputs[0].device)
+    return _Attach.apply((scalar, [g.to(x.dtype) for x, g in pairs]), *inputs)
 
-# %% ../nbs/02_transport.ipynb #5abfdb22
+# %% ../nbs/02_transport.ipynb #3a23c440
 def as_sample(
     x, # tensor, array, Series or list of numbers
     name: str, # how to call it in an error message
@@ -155,7 +154,7 @@ def as_sample(
     if x.ndim != 1: raise ValueError(f"`{name}` has shape {tuple(x.shape)}: expected one dimension, (n,) or (n, 1).")
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
-# %% ../nbs/02_transport.ipynb #09ef422a
+# %% ../nbs/02_transport.ipynb #a209a487
 def normalised_weights(
     weights, # one non-negative weight per value, or None for equal weights
     x: Tensor, # the values
@@ -168,25 +167,25 @@ def normalised_weights(
         raise ValueError(f"`{name}` must be finite and non-negative, and not all zero.")
     return w / w.sum()
 
-# %% ../nbs/02_transport.ipynb #6a03abdb
+# %% ../nbs/02_transport.ipynb #aefaba88
 def refuse_nonfinite(
-    value, # W_p^p, as computed
-    **samples, # the samples it was computed from, by name
+    *sorted_samples, # samples in sorted order
+    **named, # the same values by the names that a user knows them by
 ):
-    "Raise if the value is not finite, and say which sample is to blame."
-    if -float("inf") < value < float("inf"): return
-    bad = {name: int((~xp.isfinite(a)).sum()) for name, a in samples.items() for xp in [namespace(a)]}
-    which = " and ".join(f"`{k}` holds {v} NaN or infinite of {len(samples[k])} values" for k, v in bad.items() if v) or "the distance overflows"
+    "Raise if a sorted sample has a NaN or infinite value, and say where it came from."
+    if all(-float("inf") < z[0] and z[-1] < float("inf") for z in sorted_samples): return
+    bad = {name: int((~namespace(a).isfinite(a)).sum()) for name, a in named.items()}
+    which = " and ".join(f"`{k}` holds {v} NaN or infinite of {len(named[k])} values" for k, v in bad.items() if v)
     raise ValueError(f"{which}: remove them, or look for what made the scores diverge.")
 
-# %% ../nbs/02_transport.ipynb #656c68f0
+# %% ../nbs/02_transport.ipynb #914368c5
 def transport_costs(
     x: Tensor, # first sample, shape (n,)
     y: Tensor, # second sample, shape (m,)
     p: float = 2, # exponent, at least 1
     x_weights=None, # weights of `x`, None for equal ones
     y_weights=None, # weights of `y`, None for equal ones
-) -> tuple: # W_p^p and its gradients with respect to `x` and `y`, as tensors
+) -> tuple: # W_p^p, and tensors of its gradients with respect to `x` and `y`
     "Value and gradients of W_p^p."
     for name, z in (("x", x), ("y", y)):
         if not len(z): raise ValueError(f"`{name}` is empty: a distribution needs at least one value.")
@@ -194,13 +193,14 @@ def transport_costs(
     ox, oy = a.argsort(), b.argsort()
     if x_weights is not None or y_weights is not None:
         u, v = normalised_weights(x_weights, x, "x_weights")[ox], normalised_weights(y_weights, y, "y_weights")[oy]
-    value, gx, gy = sorted_costs(widen(a[ox]), widen(b[oy]), p, u, v)
-    refuse_nonfinite(value, x=a, y=b)
+    xs, ys = widen(a[ox]), widen(b[oy])
+    refuse_nonfinite(xs, ys, x=a, y=b)
+    value, gx, gy = sorted_costs(xs, ys, p, u, v)
     out_x, out_y = gx * 0, gy * 0
     out_x[ox], out_y[oy] = gx, gy
-    return torch.as_tensor(value), torch.as_tensor(out_x), torch.as_tensor(out_y)
+    return value, torch.as_tensor(out_x), torch.as_tensor(out_y)
 
-# %% ../nbs/02_transport.ipynb #2df80027
+# %% ../nbs/02_transport.ipynb #6c488dd3
 def wasserstein_1d(
     x, # first sample, shape (n,): tensor, array or list
     y, # second sample, shape (m,)
@@ -213,9 +213,9 @@ def wasserstein_1d(
     if x.device != y.device: raise ValueError(f"`x` is on {x.device} and `y` on {y.device}: move one with `.to(...)`.")
     if not 1 <= p < float("inf"): raise ValueError(f"p = {p}: the distance is defined for finite p of at least 1.")
     value, gx, gy = transport_costs(x, y, p, x_weights, y_weights)
-    return attach_grads(value.to(torch.promote_types(x.dtype, y.dtype)), (x, gx), (y, gy))
+    return attach_grads(value, (x, gx), (y, gy))
 
-# %% ../nbs/02_transport.ipynb #d4ebfa62
+# %% ../nbs/02_transport.ipynb #d17804da
 def transport_map(
     x, # points to be carried, shape (n,)
     y, # sample to be carried onto, shape (m,)
