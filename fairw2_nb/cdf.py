@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['eta_grid', 'bin_index', 'GroupCDF', 'group_cdf']
 
-# %% ../nbs/04_cdf.ipynb #733dc85b
+# %% ../nbs/04_cdf.ipynb #ee3062d2
 from dataclasses import dataclass
 import torch
 from fastcore.basics import patch
 from torch import Tensor
 from torch.nn.functional import pad
 
-# %% ../nbs/04_cdf.ipynb #5db18a3e
+# %% ../nbs/04_cdf.ipynb #0736881f
 def _check_scores(scores):
     "`scores`, detached and at least float32; a ValueError says what is wrong with them."
     scores = torch.as_tensor(scores).detach()
@@ -31,7 +31,7 @@ def _check_groups(s, scores):
     if not ((s == 0) | (s == 1)).all(): raise ValueError("`s` must hold 0 and 1 only, the group of each score.")
     return s.long()
 
-# %% ../nbs/04_cdf.ipynb #bb0bde07
+# %% ../nbs/04_cdf.ipynb #1e591934
 def eta_grid(
     scores: Tensor, # scores f, any shape; they give the dtype and device
     n_bins: int=500, # J, the number of bins
@@ -45,7 +45,7 @@ def eta_grid(
     if not lo <= hi or not eta.isfinite().all(): raise ValueError(f"`lo` and `hi` must be finite with lo <= hi, not {lo} and {hi}.")
     return eta
 
-# %% ../nbs/04_cdf.ipynb #b98eee84
+# %% ../nbs/04_cdf.ipynb #7b3d2d76
 def bin_index(
     scores: Tensor, # scores f, any shape, in the dtype of `eta`
     eta: Tensor, # knots, shape (J + 1,)
@@ -56,7 +56,7 @@ def bin_index(
         raise ValueError(f"`scores` range from {low:.6g} to {high:.6g}, but the grid from {eta[0]:.6g} to {eta[-1]:.6g}: choose `lo` and `hi` so that all scores lie between them.")
     return (torch.searchsorted(eta, scores.contiguous(), right=True) - 1).clamp(max=len(eta) - 2)
 
-# %% ../nbs/04_cdf.ipynb #70f2634c
+# %% ../nbs/04_cdf.ipynb #c874c35e
 @dataclass(frozen=True, eq=False)
 class GroupCDF:
     "The scores of two groups, counted on a grid: all that H_s, its inverse and cor_s need."
@@ -64,14 +64,20 @@ class GroupCDF:
     eta: Tensor # knots of the grid, shape (J + 1,)
 
     @property
-    def n_bins(self): return self.counts.shape[1]
+    def n_bins(self):
+        "J, the number of bins."
+        return self.counts.shape[1]
+
     @property
-    def n(self): return self.counts.sum(1) # n_0 and n_1, int64, shape (2,)
+    def n(self):
+        "n_0 and n_1, int64, shape (2,)."
+        return self.counts.sum(1)
+
     def __repr__(self):
         n_0, n_1 = self.n.tolist()
         return f"GroupCDF(n_0={n_0}, n_1={n_1}, n_bins={self.n_bins}, lo={self.eta[0]:.4g}, hi={self.eta[-1]:.4g})"
 
-# %% ../nbs/04_cdf.ipynb #1c298235
+# %% ../nbs/04_cdf.ipynb #4be004f2
 def group_cdf(
     scores: Tensor, # scores f, any shape
     s: Tensor, # group of each score, 0 or 1, the shape of `scores`
@@ -86,7 +92,7 @@ def group_cdf(
     cells = s * n_bins + bin_index(scores, eta)
     return GroupCDF(torch.bincount(cells.flatten(), minlength=2 * n_bins).view(2, n_bins), eta)
 
-# %% ../nbs/04_cdf.ipynb #b51df66a
+# %% ../nbs/04_cdf.ipynb #0221f10f
 @patch(as_prop=True)
 def H(self: GroupCDF) -> Tensor: # shape (2, J + 1)
     "H_s^j, the share of group s below each knot; 0 at the first, 1 at the last."
@@ -95,7 +101,7 @@ def H(self: GroupCDF) -> Tensor: # shape (2, J + 1)
     below = pad(self.counts.cumsum(1), (1, 0))
     return below.to(self.eta.dtype) / self.n.to(self.eta.dtype)[:, None]
 
-# %% ../nbs/04_cdf.ipynb #bed56bdd
+# %% ../nbs/04_cdf.ipynb #de5518f8
 @patch
 def __add__(self: GroupCDF,
     other: GroupCDF, # counted on the same grid
@@ -106,7 +112,7 @@ def __add__(self: GroupCDF,
         raise ValueError("The two grids differ: build both with the same `n_bins`, `lo`, `hi` and dtype, for example `lo=0, hi=1` for probabilities.")
     return GroupCDF(self.counts + other.counts, a)
 
-# %% ../nbs/04_cdf.ipynb #e51e9644
+# %% ../nbs/04_cdf.ipynb #60817f7f
 @patch
 def _locate(self: GroupCDF, scores, s):
     "Checked scores and groups in the dtype and on the device of the grid, and the bins."
@@ -125,7 +131,7 @@ def at(self: GroupCDF,
     level = torch.lerp(low, high, (scores - self.eta[j]) / width.masked_fill(width == 0, 1))
     return torch.where(scores < self.eta[j + 1], level.minimum(high.nextafter(low)), level)
 
-# %% ../nbs/04_cdf.ipynb #007d9665
+# %% ../nbs/04_cdf.ipynb #6094254d
 def _level_bin(H, tau, s, right):
     "The bin of row s of H with H^j <= tau < H^(j+1) if `right`, otherwise with H^j < tau <= H^(j+1)."
     both = tau.reshape(1, -1).expand(2, -1).contiguous()
@@ -147,7 +153,7 @@ def quantile(self: GroupCDF,
     bins = (_level_bin(H, tau, s, right).clamp(first[s], last[s]) for right in ends)
     return sum(torch.lerp(self.eta[j], self.eta[j + 1], (tau - H[s, j]) / (H[s, j + 1] - H[s, j])) for j in bins) / len(ends)
 
-# %% ../nbs/04_cdf.ipynb #330a317c
+# %% ../nbs/04_cdf.ipynb #13275249
 @patch
 def cor(self: GroupCDF,
     scores: Tensor, # scores f, any shape
@@ -158,7 +164,7 @@ def cor(self: GroupCDF,
     other = 1 - _check_groups(s, scores)
     return self.quantile(self.at(scores, s), other, "right").to(scores.dtype)
 
-# %% ../nbs/04_cdf.ipynb #1570994e
+# %% ../nbs/04_cdf.ipynb #dd208173
 @patch
 def bin_count(self: GroupCDF,
     scores: Tensor, # scores f, any shape
@@ -177,7 +183,7 @@ def bin_mass(self: GroupCDF,
     _, s, j = self._locate(scores, s)
     return self.counts[s, j].to(self.eta.dtype) / self.n[s].to(self.eta.dtype)
 
-# %% ../nbs/04_cdf.ipynb #37b94af5
+# %% ../nbs/04_cdf.ipynb #a201816d
 @patch
 def w2(self: GroupCDF,
     n_tau: int|None=None, # J_tau, the number of levels; J if not given

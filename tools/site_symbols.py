@@ -69,10 +69,10 @@ def parameter_table(sym):
 
 
 def own_methods(cls):
-    "Name, function and whether a property, of each public method that a class defines itself and documents."
+    "Name, function and whether a property, of each public method that a class defines itself."
     for name, member in vars(cls).items():
         member = getattr(member, "fget", None) or getattr(member, "__func__", member)
-        if not name.startswith("_") and inspect.isfunction(member) and member.__doc__:
+        if not name.startswith("_") and inspect.isfunction(member):
             yield name, member, isinstance(vars(cls)[name], property)
 
 
