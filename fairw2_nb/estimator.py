@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['mlp', 'train_estimator', 'FairMLPClassifier']
 
-# %% ../nbs/10a_estimator.ipynb #4221221d
+# %% ../nbs/10a_estimator.ipynb #1ae744d9
 import numpy as np
 import torch
 from fastcore.basics import patch
@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-# %% ../nbs/10a_estimator.ipynb #b262976f
+# %% ../nbs/10a_estimator.ipynb #3819ca91
 def mlp(
     inputs: int, # number of columns
     hidden: tuple, # sizes of the hidden layers
@@ -29,7 +29,7 @@ def mlp(
     layers = [m for a, b in zip(sizes, sizes[1:]) for m in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], 1), nn.Flatten(0))
 
-# %% ../nbs/10a_estimator.ipynb #ad6d9978
+# %% ../nbs/10a_estimator.ipynb #e158b0e8
 def train_estimator(
     est, # FairMLPClassifier, gets the fitted attributes
     X, # inputs, shape (n, p)
@@ -50,7 +50,7 @@ def train_estimator(
     est.history_ = fit_network(est.network_, train, lam=lam, valid=valid, penalty=WassersteinPenalty(est.p, est.on, est.given, est.reference), epochs=est.epochs,
                                batch_size=min(est.batch_size, len(train)), opt=lambda w: torch.optim.Adam(w, est.lr), seed=est.seed, progress=est.verbose)
 
-# %% ../nbs/10a_estimator.ipynb #a926bcf4
+# %% ../nbs/10a_estimator.ipynb #93afc560
 class FairMLPClassifier(ClassifierMixin, BaseEstimator):
     "A neural network classifier with a Wasserstein penalty between two groups."
     def __init__(self,
@@ -83,19 +83,18 @@ class FairMLPClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-# %% ../nbs/10a_estimator.ipynb #a8f4f650
+# %% ../nbs/10a_estimator.ipynb #149d744f
 @patch
-@torch.no_grad()
 def predict_proba(self: FairMLPClassifier,
     X, # inputs, shape (n, p)
 ) -> np.ndarray: # probabilities of both classes, shape (n, 2)
     "The probability of each class."
     check_is_fitted(self)
     X = validate_data(self, X, dtype=np.float32, reset=False)
-    f = self.network_.eval()(torch.from_numpy(np.array(X))).sigmoid().double().numpy()
+    with torch.no_grad(): f = self.network_.eval()(torch.from_numpy(np.array(X))).sigmoid().double().numpy()
     return np.column_stack([1 - f, f])
 
-# %% ../nbs/10a_estimator.ipynb #1503a52c
+# %% ../nbs/10a_estimator.ipynb #ad891ddf
 @patch
 def predict(self: FairMLPClassifier,
     X, # inputs, shape (n, p)
