@@ -7,7 +7,7 @@ __all__ = ['predictions_only', 'positive_rates', 'disparate_impact', 'demographi
            'true_positive_rates', 'true_negative_rates', 'equal_opportunity_difference', 'equalized_odds_difference',
            'group_accuracy', 'group_mse', 'disparate_mse', 'score_distance', 'fairness_report']
 
-# %% ../nbs/01_metrics.ipynb #ec4f199f
+# %% ../nbs/01_metrics.ipynb #723393b5
 from functools import wraps
 from itertools import combinations
 
@@ -17,7 +17,7 @@ from .inputs import as_binary, as_groups, as_scores, check_lengths, count_table,
 from .report import FairnessReport, bootstrap, metric_row, summarise
 from .transport import wasserstein_1d
 
-# %% ../nbs/01_metrics.ipynb #9ecb3d08
+# %% ../nbs/01_metrics.ipynb #4060ec39
 def predictions_only(f):
     "Let a metric of `(y_pred, s)` also be called as `(y_true, y_pred, s)`, the form that fairlearn's MetricFrame uses."
     @wraps(f)
@@ -26,7 +26,7 @@ def predictions_only(f):
         return f(*args, **kwargs)
     return call
 
-# %% ../nbs/01_metrics.ipynb #84f3e076
+# %% ../nbs/01_metrics.ipynb #4b6e9e30
 @predictions_only
 def positive_rates(
     y_pred, # predictions, shape (n,)
@@ -36,7 +36,7 @@ def positive_rates(
     N, labels = count_table(y_pred, y_pred, s)
     return dict(zip(labels, table_positive(N).tolist()))
 
-# %% ../nbs/01_metrics.ipynb #6f53d1da
+# %% ../nbs/01_metrics.ipynb #61a5f23c
 @predictions_only
 def disparate_impact(
     y_pred, # predictions, shape (n,)
@@ -45,7 +45,7 @@ def disparate_impact(
     "DI: the smallest positive rate among the groups over the largest."
     return lowest_over_highest(table_positive(count_table(y_pred, y_pred, s)[0])).item()
 
-# %% ../nbs/01_metrics.ipynb #c68543df
+# %% ../nbs/01_metrics.ipynb #a7992996
 @predictions_only
 def demographic_parity_difference(
     y_pred, # predictions, shape (n,)
@@ -54,7 +54,7 @@ def demographic_parity_difference(
     "The largest positive rate among the groups less the smallest."
     return gap(table_positive(count_table(y_pred, y_pred, s)[0])).item()
 
-# %% ../nbs/01_metrics.ipynb #a10a654c
+# %% ../nbs/01_metrics.ipynb #099256aa
 def group_rates(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -64,7 +64,7 @@ def group_rates(
     N, labels = count_table(y_true, y_pred, s)
     return {(label, y): o for label, row in zip(labels, table_odds(N).tolist()) for y, o in enumerate(row)}
 
-# %% ../nbs/01_metrics.ipynb #6dd56329
+# %% ../nbs/01_metrics.ipynb #73727822
 def true_positive_rates(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -73,7 +73,7 @@ def true_positive_rates(
     "TP_s: the share of positive predictions among the positives of each group."
     return {g: o for (g, y), o in group_rates(y_true, y_pred, s).items() if y == 1}
 
-# %% ../nbs/01_metrics.ipynb #38dd8a3f
+# %% ../nbs/01_metrics.ipynb #e45b60b3
 def true_negative_rates(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -82,7 +82,7 @@ def true_negative_rates(
     "TN_s: the share of negative predictions among the negatives of each group."
     return {g: 1 - o for (g, y), o in group_rates(y_true, y_pred, s).items() if y == 0}
 
-# %% ../nbs/01_metrics.ipynb #defc041a
+# %% ../nbs/01_metrics.ipynb #ccc3f787
 def equal_opportunity_difference(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -91,7 +91,7 @@ def equal_opportunity_difference(
     "The largest true-positive rate among the groups less the smallest."
     return gap(table_odds(count_table(y_true, y_pred, s)[0])[:, 1]).item()
 
-# %% ../nbs/01_metrics.ipynb #77e6f7d5
+# %% ../nbs/01_metrics.ipynb #b0cc2252
 def equalized_odds_difference(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -100,7 +100,7 @@ def equalized_odds_difference(
     "The larger of the gaps in true-positive and in false-positive rates."
     return gap(table_odds(count_table(y_true, y_pred, s)[0]).T).max().item()
 
-# %% ../nbs/01_metrics.ipynb #23a53488
+# %% ../nbs/01_metrics.ipynb #791e0152
 def group_accuracy(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -110,7 +110,7 @@ def group_accuracy(
     N, labels = count_table(y_true, y_pred, s)
     return dict(zip(labels, ratio(table_good(N), N.sum((1, 2))).tolist()))
 
-# %% ../nbs/01_metrics.ipynb #c2133964
+# %% ../nbs/01_metrics.ipynb #d110f115
 def group_mse(
     y_true, # true labels, shape (n,)
     scores, # scores in [0, 1], shape (n,)
@@ -124,7 +124,7 @@ def group_mse(
     error = ((f > threshold if hard else f) - y) ** 2
     return dict(zip(labels, ratio(np.bincount(codes, error), np.bincount(codes)).tolist()))
 
-# %% ../nbs/01_metrics.ipynb #55bb7859
+# %% ../nbs/01_metrics.ipynb #e0fc2fa8
 def disparate_mse(
     y_true, # true labels, shape (n,)
     scores, # scores in [0, 1], shape (n,)
@@ -135,7 +135,7 @@ def disparate_mse(
     "DMSE: the smallest group error over the largest."
     return lowest_over_highest(np.array(list(group_mse(y_true, scores, s, hard, threshold).values()))).item()
 
-# %% ../nbs/01_metrics.ipynb #aaed26a1
+# %% ../nbs/01_metrics.ipynb #49c352c5
 @predictions_only
 def score_distance(
     scores, # scores in [0, 1], shape (n,)
@@ -149,7 +149,7 @@ def score_distance(
     parts = [torch.from_numpy(f[codes == k]) for k in range(len(labels))]
     return max(wasserstein_1d(a, b, p).item() ** (1 / p) for a, b in combinations(parts, 2))
 
-# %% ../nbs/01_metrics.ipynb #cbaffd1c
+# %% ../nbs/01_metrics.ipynb #53eb6369
 def fairness_report(
     y_true, # true labels 0/1, shape (n,)
     scores, # scores in [0, 1], shape (n,)

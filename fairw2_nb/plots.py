@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['plot_cdfs']
 
-# %% ../nbs/12_plots.ipynb #bba3d2a3
+# %% ../nbs/12_plots.ipynb #4c1d0ce1
 import matplotlib.pyplot as plt
 import numpy as np
 from .inputs import as_groups, as_scores, check_lengths
 
-# %% ../nbs/12_plots.ipynb #73dad7b9
+# %% ../nbs/12_plots.ipynb #966c3918
 def plot_cdfs(
     scores, # scores in [0, 1], shape (n,)
     s, # groups, shape (n,)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['biased_problem', 'small_net', 'train_steps', 'portability_run', 'portability_configs']
 
-# %% ../nbs/experiments/portability.ipynb #5a85fe90
+# %% ../nbs/experiments/portability.ipynb #22cbe8e1
 import time
 
 import torch
@@ -14,7 +14,7 @@ from .penalty import WassersteinPenalty
 from torch import nn
 from torch.nn import functional as F
 
-# %% ../nbs/experiments/portability.ipynb #6f79adff
+# %% ../nbs/experiments/portability.ipynb #fc456e36
 def biased_problem(
     n: int, # number of observations
     seed: int = 0, # seed of the draw
@@ -27,7 +27,7 @@ def biased_problem(
     logit = x @ torch.tensor([1., .8, .6, .5, -.5, .3, 0, 0]) - .5
     return x, (torch.rand(n, generator=g) < logit.sigmoid()).float(), s
 
-# %% ../nbs/experiments/portability.ipynb #17875432
+# %% ../nbs/experiments/portability.ipynb #3618660f
 def small_net(
     seed: int, # seed of the initial weights
 ) -> nn.Module: # eight inputs, one logit
@@ -35,7 +35,7 @@ def small_net(
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 1), nn.Flatten(0))
 
-# %% ../nbs/experiments/portability.ipynb #c8eca6d8
+# %% ../nbs/experiments/portability.ipynb #9998a84c
 def train_steps(
     net: nn.Module, # gives logits
     data: tuple, # inputs, labels and groups
@@ -61,7 +61,7 @@ def train_steps(
         k += 1
     return k
 
-# %% ../nbs/experiments/portability.ipynb #d899b14f
+# %% ../nbs/experiments/portability.ipynb #9d9fc528
 def portability_run(
     kind: str, # "explicit", "ring", "merged", "plain", "timed explicit" or "timed ring"
     batch: int, # scores per step
@@ -80,7 +80,7 @@ def portability_run(
     W2 = score_distance(f, s)
     return {"DI": disparate_impact(f > .5, s), "Acc": ((f > .5) == y).float().mean().item(), "W2": W2, "risk": risk, "objective": risk + lam * W2 ** 2, "steps": made}
 
-# %% ../nbs/experiments/portability.ipynb #e45aa0db
+# %% ../nbs/experiments/portability.ipynb #f457a25c
 def portability_configs(
     seeds: int = 3, # seeds per combination
 ) -> list: # settings of all runs

@@ -7,14 +7,14 @@ __all__ = ['rank_cells', 'namespace', 'weighted_cells', 'cell_costs', 'share_tie
            'attach_grads', 'as_sample', 'normalised_weights', 'refuse_nonfinite', 'transport_costs', 'wasserstein_1d',
            'transport_map']
 
-# %% ../nbs/02_transport.ipynb #46833088
+# %% ../nbs/02_transport.ipynb #d87d14c5
 from functools import reduce
 
 import numpy as np
 import torch
 from torch import Tensor
 
-# %% ../nbs/02_transport.ipynb #3baf4bee
+# %% ../nbs/02_transport.ipynb #6898374c
 def rank_cells(
     n: int, # number of atoms of the first sample
     m: int, # number of atoms of the second sample
@@ -33,14 +33,14 @@ def rank_cells(
     i = xp.cumsum(i, 0)
     return i, k - i, width
 
-# %% ../nbs/02_transport.ipynb #783f0718
+# %% ../nbs/02_transport.ipynb #63427033
 def namespace(
     a, # array or tensor
 ): # the module numpy or torch
     "The module whose functions understand `a`."
     return torch if isinstance(a, Tensor) else np
 
-# %% ../nbs/02_transport.ipynb #ff03a041
+# %% ../nbs/02_transport.ipynb #4e802170
 def weighted_cells(
     u, # weights of the first sample in the order of its values, summing to one, shape (n,)
     v, # weights of the second sample in the order of its values, summing to one, shape (m,)
@@ -55,7 +55,7 @@ def weighted_cells(
     start, end = u[:1] * 0, u[:1] * 0 + 1
     return i, k - i, xp.diff(xp.concat((start, knots[order], end)))
 
-# %% ../nbs/02_transport.ipynb #0b309e46
+# %% ../nbs/02_transport.ipynb #cd73b646
 def cell_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -70,7 +70,7 @@ def cell_costs(
     value, g = (slope * d).sum(), p * slope
     return value, xp.bincount(i, g, len(x)), -xp.bincount(j, g, len(y))
 
-# %% ../nbs/02_transport.ipynb #8827f778
+# %% ../nbs/02_transport.ipynb #85b562ab
 def share_ties(
     x, # values, sorted, shape (n,)
     g, # something per value, shape (n,)
@@ -84,7 +84,7 @@ def share_ties(
     total, of = xp.bincount(run, g), xp.bincount(run, mass)
     return mass * (total / xp.where(of > 0, of, 1.))[run]
 
-# %% ../nbs/02_transport.ipynb #2a5eb687
+# %% ../nbs/02_transport.ipynb #5d792d3f
 def as_native(
     x: Tensor, # any tensor
 ): # NumPy array sharing its memory if on the CPU, else the tensor, detached
@@ -93,7 +93,7 @@ def as_native(
     if x.dtype in (torch.float16, torch.bfloat16): x = x.float()
     return x.numpy() if x.device.type == "cpu" else x
 
-# %% ../nbs/02_transport.ipynb #effd0cd1
+# %% ../nbs/02_transport.ipynb #4178803c
 def widen(
     a, # array or tensor
 ): # the same in float64, or float32 on a device without it
@@ -101,7 +101,7 @@ def widen(
     xp = namespace(a)
     return xp.asarray(a, dtype=xp.float32 if getattr(a.device, "type", "") == "mps" else xp.float64)
 
-# %% ../nbs/02_transport.ipynb #543b4950
+# %% ../nbs/02_transport.ipynb #4e6fd249
 def sorted_costs(
     x, # first sample, sorted, shape (n,)
     y, # second sample, sorted, shape (m,)
@@ -117,7 +117,7 @@ def sorted_costs(
     value, gx, gy = cell_costs(x, y, i, j, width, p)
     return value, share_ties(x, gx, u), share_ties(y, gy, v)
 
-# %% ../nbs/02_transport.ipynb #8c1e4242
+# %% ../nbs/02_transport.ipynb #159aae89
 class _Attach(torch.autograd.Function):
     "Passes a value on; answers backward with gradients that are known already."
     @staticmethod
@@ -132,7 +132,7 @@ class _Attach(torch.autograd.Function):
                                "or take second derivatives of the other terms of the loss apart.")
         return None, *(grad_output * g for g in ctx.grads)
 
-# %% ../nbs/02_transport.ipynb #f8cd164d
+# %% ../nbs/02_transport.ipynb #02568cf8
 def attach_grads(
     value, # scalar, a number or a tensor
     *pairs: tuple, # (input, gradient of the scalar with respect to it), as many as there are inputs
@@ -142,7 +142,7 @@ def attach_grads(
     scalar = value.to(dtype, copy=True) if isinstance(value, Tensor) else torch.tensor(float(value), dtype=dtype, device=inputs[0].device)
     return _Attach.apply((scalar, [g.to(x.dtype) for x, g in pairs]), *inputs)
 
-# %% ../nbs/02_transport.ipynb #3a23c440
+# %% ../nbs/02_transport.ipynb #6c81fd0f
 def as_sample(
     x, # tensor, array, Series or list of numbers
     name: str, # how to call it in an error message
@@ -154,7 +154,7 @@ def as_sample(
     if x.ndim != 1: raise ValueError(f"`{name}` has shape {tuple(x.shape)}: expected one dimension, (n,) or (n, 1).")
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
-# %% ../nbs/02_transport.ipynb #a209a487
+# %% ../nbs/02_transport.ipynb #9fea07ba
 def normalised_weights(
     weights, # one non-negative weight per value, or None for equal weights
     x: Tensor, # the values
@@ -167,7 +167,7 @@ def normalised_weights(
         raise ValueError(f"`{name}` must be finite and non-negative, and not all zero.")
     return w / w.sum()
 
-# %% ../nbs/02_transport.ipynb #aefaba88
+# %% ../nbs/02_transport.ipynb #c3d0fb47
 def refuse_nonfinite(
     *sorted_samples, # samples in sorted order
     **named, # the same values by the names that a user knows them by
@@ -178,7 +178,7 @@ def refuse_nonfinite(
     which = " and ".join(f"`{k}` holds {v} NaN or infinite of {len(named[k])} values" for k, v in bad.items() if v)
     raise ValueError(f"{which}: remove them, or look for what made the scores diverge.")
 
-# %% ../nbs/02_transport.ipynb #914368c5
+# %% ../nbs/02_transport.ipynb #facb9fed
 def transport_costs(
     x: Tensor, # first sample, shape (n,)
     y: Tensor, # second sample, shape (m,)
@@ -200,7 +200,7 @@ def transport_costs(
     out_x[ox], out_y[oy] = gx, gy
     return value, torch.as_tensor(out_x), torch.as_tensor(out_y)
 
-# %% ../nbs/02_transport.ipynb #6c488dd3
+# %% ../nbs/02_transport.ipynb #26701ba7
 def wasserstein_1d(
     x, # first sample, shape (n,): tensor, array or list
     y, # second sample, shape (m,)
@@ -215,7 +215,7 @@ def wasserstein_1d(
     value, gx, gy = transport_costs(x, y, p, x_weights, y_weights)
     return attach_grads(value, (x, gx), (y, gy))
 
-# %% ../nbs/02_transport.ipynb #d17804da
+# %% ../nbs/02_transport.ipynb #2e85e7a2
 def transport_map(
     x, # points to be carried, shape (n,)
     y, # sample to be carried onto, shape (m,)

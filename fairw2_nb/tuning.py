@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['ScaledLambda', 'meets', 'TargetTuner']
 
-# %% ../nbs/09_tuning.ipynb #f2fce533
+# %% ../nbs/09_tuning.ipynb #fc1e76ac
 import math
 
 from .training import FixedLambda
 
-# %% ../nbs/09_tuning.ipynb #4af7e5bf
+# %% ../nbs/09_tuning.ipynb #795f92ce
 class ScaledLambda(FixedLambda):
     "λ = α g_R / g_W after a warm-up with λ = 0."
     def __init__(self,
@@ -31,7 +31,7 @@ class ScaledLambda(FixedLambda):
     def state_dict(self): return {"alpha": self.alpha, "scale": self.scale}
     def load_state_dict(self, state): self.alpha, self.scale = state["alpha"], state["scale"]
 
-# %% ../nbs/09_tuning.ipynb #c9d04d27
+# %% ../nbs/09_tuning.ipynb #c7bf5631
 def meets(
     metric: str, # name in the report
     value: float, # its value
@@ -41,7 +41,7 @@ def meets(
     "Whether a metric is at least as good as its target, by `slack`."
     return value >= target + slack if metric in ("DI", "DMSE", "cDMSE", "Acc") else value <= target - slack
 
-# %% ../nbs/09_tuning.ipynb #220d33c3
+# %% ../nbs/09_tuning.ipynb #8a49300e
 class TargetTuner(ScaledLambda):
     "Steer α until a metric reaches its target on the measured part, at an accuracy of at least `acc`."
     def __init__(self,
