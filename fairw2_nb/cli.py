@@ -6,7 +6,7 @@
 __all__ = ['demo_scores', 'demo_table', 'figure_uri', 'html_page', 'demo_html', 'adult_html', 'free_path', 'write_whole', 'demo',
            'adult', 'bench', 'positive', 'make_parser', 'main']
 
-# %% ../nbs/14_cli.ipynb #e78ce309
+# %% ../nbs/14_cli.ipynb #4946ad94
 import argparse, base64, html, io, sys, tempfile, warnings
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from .portability import biased_problem, portability_configs, portability_run, s
 from .rows import results_dir, run_missing
 from tqdm import tqdm
 
-# %% ../nbs/14_cli.ipynb #37d39cfd
+# %% ../nbs/14_cli.ipynb #aac10277
 def demo_scores(
     lams: list, # weights of the penalty, 0 for none
     steps: int = 2000, # training steps per network
@@ -39,7 +39,7 @@ def demo_scores(
         with torch.no_grad(): scores[lam] = net(x).sigmoid()
     return y, s, scores
 
-# %% ../nbs/14_cli.ipynb #091851d3
+# %% ../nbs/14_cli.ipynb #0542e885
 def demo_table(
     y, # labels, shape (n,)
     s, # groups, shape (n,)
@@ -53,7 +53,7 @@ def demo_table(
         return [f"{rows[c].value:.3f} [{rows[c].low:.3f}, {rows[c].high:.3f}]" for c in columns]
     return pd.DataFrame([cells(f) for f in scores.values()], pd.Index(scores, name="λ"), columns)
 
-# %% ../nbs/14_cli.ipynb #ce4425dc
+# %% ../nbs/14_cli.ipynb #ca838677
 def figure_uri(
     figure: plt.Figure, # a finished figure
 ) -> str: # data: address of a PNG
@@ -63,7 +63,7 @@ def figure_uri(
     plt.close(figure)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
-# %% ../nbs/14_cli.ipynb #a49d1890
+# %% ../nbs/14_cli.ipynb #50b155cf
 def html_page(
     title: str, # heading of the page
     note: str, # what the table shows
@@ -78,7 +78,7 @@ def html_page(
     return (f"<!doctype html><html lang='en'>{head}<h1>{html.escape(title)}</h1><p>{html.escape(note)}</p>{table.to_html(escape=True)}"
             f"<p><img alt='{html.escape(alt, quote=True)}' src='{figure_uri(figure)}'></p></html>")
 
-# %% ../nbs/14_cli.ipynb #30d43c10
+# %% ../nbs/14_cli.ipynb #acb6c5c8
 def demo_html(
     table: pd.DataFrame, # of `demo_table`
     s, # groups, shape (n,)
@@ -91,7 +91,7 @@ def demo_html(
             "W2 the distance between their score distributions. The penalty lowers these measured disparities; the first column shows the cost in accuracy.")
     return html_page("A biased classifier, with and without the penalty", note, table, figure, "Score CDFs of the two groups for each weight")
 
-# %% ../nbs/14_cli.ipynb #6126c08a
+# %% ../nbs/14_cli.ipynb #b8615ec6
 def adult_html(
     rows: list, # rows of `adult_run`
 ) -> str: # a page that needs no other file
@@ -110,7 +110,7 @@ def adult_html(
             "(1: men) given the label y. The penalties lower the measured disparity; the accuracy column shows the cost, the O columns what happens to each group.")
     return html_page("Adult, six methods", note, adult_table(rows), figure, "Accuracy against disparate impact, and score CDFs without and with the penalty")
 
-# %% ../nbs/14_cli.ipynb #a1a812df
+# %% ../nbs/14_cli.ipynb #1deda2df
 def free_path(
     path, # wished path of a file
 ) -> Path: # the path, or the first with a number that does not exist yet
@@ -120,7 +120,7 @@ def free_path(
     while candidate.exists(): candidate, k = path.with_name(f"{path.stem}-{k}{path.suffix}"), k + 1
     return candidate
 
-# %% ../nbs/14_cli.ipynb #da64f68e
+# %% ../nbs/14_cli.ipynb #7d28b6dd
 def write_whole(
     path: Path, # where to write
     text: str, # what to write
@@ -135,7 +135,7 @@ def write_whole(
         raise SystemExit(f"The report could not be written to {path}: {e.strerror}. Choose another place with --out.") from None
     return part.replace(path)
 
-# %% ../nbs/14_cli.ipynb #b997dbc4
+# %% ../nbs/14_cli.ipynb #ed4debe2
 def demo(args):
     "Train, print the table and write the report."
     y, s, scores = demo_scores(sorted(set(args.lam)), args.steps, args.seed)
@@ -143,7 +143,7 @@ def demo(args):
     print(f"\n{table.to_string()}\n\nDI: ratio of the groups' positive rates, 1 is parity. W2: distance between their score distributions. 95% bootstrap intervals.")
     print(f"Report: {write_whole(free_path(args.out), demo_html(table, s, scores))}")
 
-# %% ../nbs/14_cli.ipynb #b59511c3
+# %% ../nbs/14_cli.ipynb #eb7bd59f
 def adult(args):
     "Run the missing rows of Table 1, print it and write the report."
     out = Path(args.out) if args.out else results_dir() / "adult"
@@ -153,7 +153,7 @@ def adult(args):
     print(f"\n{adult_table(rows).to_string()}\n\nDI: ratio of the groups' positive rates, 1 is parity. O_sy: positive rate of group s (1: men) given the label y. Mean ± standard deviation over splits, test part.")
     print(f"Rows: {out / 'local-rows.jsonl'}\nReport: {write_whole(free_path(args.report), adult_html(rows))}")
 
-# %% ../nbs/14_cli.ipynb #5969b3c1
+# %% ../nbs/14_cli.ipynb #13f1088b
 def bench(args):
     "Run the missing rows of a benchmark."
     configs, run, workers = {"portability": (portability_configs(args.seeds), portability_run, args.workers), "cost": (cost_configs(), cost_run, 1),
@@ -164,7 +164,7 @@ def bench(args):
         rows = run_missing(run, configs, out, workers, desc=args.what)
     print(f"{len(rows)} rows in {out}")
 
-# %% ../nbs/14_cli.ipynb #0f319951
+# %% ../nbs/14_cli.ipynb #52e93121
 def positive(kind):
     "A converter for argparse that accepts numbers of at least zero."
     def convert(text):
@@ -174,7 +174,7 @@ def positive(kind):
     convert.__name__ = kind.__name__
     return convert
 
-# %% ../nbs/14_cli.ipynb #6ae302fd
+# %% ../nbs/14_cli.ipynb #386e4929
 def make_parser() -> argparse.ArgumentParser: # parser of the command line
     "The commands and their options."
     parser = argparse.ArgumentParser("fairw2", description="Wasserstein fairness penalties for neural networks.")
@@ -201,7 +201,7 @@ def make_parser() -> argparse.ArgumentParser: # parser of the command line
     b.set_defaults(run=bench)
     return parser
 
-# %% ../nbs/14_cli.ipynb #18d0f9fc
+# %% ../nbs/14_cli.ipynb #a51ccdab
 def main(
     argv=None, # arguments, those of the process if None
 ):

@@ -6,7 +6,7 @@
 __all__ = ['risk_function', 'to_scores', 'fetch', 'score_all', 'evaluate', 'Run', 'save_whole', 'FixedLambda', 'move_average',
            'TrainingDiverged', 'mean_abs_grad', 'train_epoch', 'fit', 'check_fit', 'stale', 'one_epoch']
 
-# %% ../nbs/10_training.ipynb #c71da12a
+# %% ../nbs/10_training.ipynb #ac45fbd6
 import copy, math, os, warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.utils.data import default_collate
 from tqdm import tqdm
 
-# %% ../nbs/10_training.ipynb #727f8d2c
+# %% ../nbs/10_training.ipynb #3314f0b6
 def risk_function(
     loss, # "bce", "mse", or a function of (outputs, y)
     outputs: str, # what the network gives: "logits" or "scores"
@@ -31,7 +31,7 @@ def risk_function(
     if loss == "mse": return lambda out, y: F.mse_loss(to_scores(out, outputs), y)
     raise ValueError(f'loss = {loss!r}: expected "bce", "mse" or a function of (outputs, y).')
 
-# %% ../nbs/10_training.ipynb #f75d905c
+# %% ../nbs/10_training.ipynb #289014c7
 def to_scores(
     out, # outputs of the network, shape (B,) or (B, 1)
     outputs: str, # "logits" or "scores"
@@ -41,7 +41,7 @@ def to_scores(
     if out.ndim != 1: raise ValueError(f"The network gives outputs of shape {tuple(out.shape)}: expected one number per observation, (B,) or (B, 1).")
     return out.sigmoid() if outputs == "logits" else out
 
-# %% ../nbs/10_training.ipynb #1a78cbee
+# %% ../nbs/10_training.ipynb #86959288
 def fetch(
     data, # FairDataset, or any dataset of triples (x, y, s)
     at, # indices, a tensor
@@ -52,7 +52,7 @@ def fetch(
     x, y, s = (data.x[at], data.y[at], data.s[at]) if tensors else default_collate([data[i] for i in at.tolist()])
     return x.to(device), y.to(device, torch.float32), s.to(device)
 
-# %% ../nbs/10_training.ipynb #3cddc978
+# %% ../nbs/10_training.ipynb #338d3500
 @torch.no_grad()
 def score_all(
     model: nn.Module, # network
@@ -70,7 +70,7 @@ def score_all(
         return tuple(torch.cat(z) for z in zip(*[(to_scores(model(x), outputs), y, s) for x, y, s in parts]))
     finally: model.train(was_training)
 
-# %% ../nbs/10_training.ipynb #19f99b0c
+# %% ../nbs/10_training.ipynb #9f1d9505
 def evaluate(
     model: nn.Module, # network
     data, # dataset of triples
@@ -88,7 +88,7 @@ def evaluate(
     whole = {r.metric: r.value for r in fairness_report(y, f, s).rows if r.group is None}
     return {"risk": risk(out, y).item(), "W": plain(f, s, y).item(), **whole}
 
-# %% ../nbs/10_training.ipynb #d4444660
+# %% ../nbs/10_training.ipynb #7c8a59b7
 @dataclass
 class Run:
     "What `fit` keeps between epochs."
@@ -112,7 +112,7 @@ class Run:
         self.generator.set_state(state["draws"]); torch.set_rng_state(state["torch"])
         self.history, self.best = state["history"], state["best"]
 
-# %% ../nbs/10_training.ipynb #023a2f6e
+# %% ../nbs/10_training.ipynb #86b96431
 def save_whole(
     state: dict, # what to save
     path, # file of the checkpoint
@@ -127,7 +127,7 @@ def save_whole(
         raise OSError(f"The checkpoint could not be written to {path}: {e}. The one from before, if any, is kept.") from None
     os.replace(part, path)
 
-# %% ../nbs/10_training.ipynb #b7b9ad4d
+# %% ../nbs/10_training.ipynb #2e06871e
 class FixedLambda:
     "A weight that stays what it is."
     warm_up = 0
@@ -139,7 +139,7 @@ class FixedLambda:
     def state_dict(self): return {"lam": self.lam}
     def load_state_dict(self, state): self.lam = state["lam"]
 
-# %% ../nbs/10_training.ipynb #dc95eea7
+# %% ../nbs/10_training.ipynb #932d5c72
 @torch.no_grad()
 def move_average(
     average: nn.Module, # holds the average; changed in place
@@ -150,13 +150,13 @@ def move_average(
     for a, m in zip(average.state_dict().values(), model.state_dict().values()):
         a.lerp_(m, 1 - keep) if a.is_floating_point() else a.copy_(m)
 
-# %% ../nbs/10_training.ipynb #087cf115
+# %% ../nbs/10_training.ipynb #f8a1e4a2
 class TrainingDiverged(RuntimeError):
     "The loss became NaN or infinite; the network holds its last good weights."
     def __init__(self, message: str): # where it happened, and what to try
         super().__init__(message)
 
-# %% ../nbs/10_training.ipynb #fda897e5
+# %% ../nbs/10_training.ipynb #4fd47402
 def mean_abs_grad(
     value, # scalar
     out, # outputs of the network it depends on
@@ -164,7 +164,7 @@ def mean_abs_grad(
     "The mean absolute gradient of `value` with respect to the outputs."
     return torch.autograd.grad(value, out, retain_graph=True)[0].abs().mean().item()
 
-# %% ../nbs/10_training.ipynb #c8db1538
+# %% ../nbs/10_training.ipynb #e0c545f2
 def train_epoch(
     run: Run, # state of the training
     data, # training part
@@ -194,7 +194,7 @@ def train_epoch(
         totals.append((value.item(), w.item(), *g))
     return dict(zip(("loss", "W", "g_R", "g_W"), torch.tensor(totals, dtype=torch.float64).mean(0).tolist()))
 
-# %% ../nbs/10_training.ipynb #31944996
+# %% ../nbs/10_training.ipynb #f960aa6d
 def fit(
     model: nn.Module, # network giving one logit or score per observation; trained in place
     train, # FairDataset, or any dataset of triples (x, y, s)
@@ -232,7 +232,7 @@ def fit(
     if run.history and (missed := run.tuner.verdict(run.history)): warnings.warn(missed, stacklevel=2)
     return run.history
 
-# %% ../nbs/10_training.ipynb #71efb4b5
+# %% ../nbs/10_training.ipynb #6e4fc10c
 def check_fit(train, batch_size, epochs, patience, valid, average):
     "Refuse settings that cannot be meant."
     if batch_size < 1 or batch_size > len(train): raise ValueError(f"batch_size = {batch_size} for {len(train)} observations: choose a batch of at least 1 and at most all of them.")
@@ -240,7 +240,7 @@ def check_fit(train, batch_size, epochs, patience, valid, average):
     if not 0 <= average < 1: raise ValueError(f"average = {average}: expected a share of at least 0 and below 1, such as .99.")
     if patience is not None and (patience < 1 or valid is None): raise ValueError("`patience` needs a validation part, `valid=...`, and a number of epochs of at least 1.")
 
-# %% ../nbs/10_training.ipynb #f825f136
+# %% ../nbs/10_training.ipynb #349c309d
 def stale(
     history: list, # rows so far
     patience, # epochs to wait for a better objective, or None
@@ -249,7 +249,7 @@ def stale(
     best = min(range(len(history)), key=lambda k: history[k]["objective"], default=0)
     return patience is not None and len(history) - 1 - best >= patience
 
-# %% ../nbs/10_training.ipynb #6de105a2
+# %% ../nbs/10_training.ipynb #0c640818
 def one_epoch(run, train, measured, risk, loss, outputs, batch_size, reference, device, average):
     "Train one epoch, measure, let the tuner learn, and add a row; on divergence put the weights back and say so."
     before = copy.deepcopy(run.model.state_dict())
