@@ -6,7 +6,7 @@
 __all__ = ['ADULT_SHA256', 'as_inputs', 'as_sensitive', 'FairDataset', 'split_rows', 'load_table', 'read_packaged', 'adult_frame',
            'load_adult', 'synthetic_biased', 'synthetic_best']
 
-# %% ../nbs/11_data.ipynb #cff5f4bb
+# %% ../nbs/11_data.ipynb #12c15f0b
 import gzip, hashlib, io
 from copy import copy
 from importlib.resources import files
@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from scipy.stats import norm
 from torch.utils.data import Dataset
 
-# %% ../nbs/11_data.ipynb #078935df
+# %% ../nbs/11_data.ipynb #9babbc70
 def as_inputs(
     x, # tensor, array, list or DataFrame of numbers, shape (n, ...)
     names: list = None, # names of the columns, for messages
@@ -35,7 +35,7 @@ def as_inputs(
     if where: raise ValueError(f"`x` holds {bad.sum()} NaN or infinite values, in column: {where}. Fill them, or drop those rows or columns.")
     return x
 
-# %% ../nbs/11_data.ipynb #b21b6a2c
+# %% ../nbs/11_data.ipynb #2b1ecce0
 def as_sensitive(
     s, # groups: 0/1 or booleans
 ) -> np.ndarray: # integers 0 and 1, shape (n,)
@@ -44,7 +44,7 @@ def as_sensitive(
     if labels != [0, 1]: raise ValueError(f"`s` must hold 0 and 1 only, but holds {', '.join(map(repr, labels[:5]))}: write `s == privileged`, so that 0 is the group that may be penalised.")
     return codes
 
-# %% ../nbs/11_data.ipynb #7728835a
+# %% ../nbs/11_data.ipynb #03891be5
 class FairDataset(Dataset):
     "Inputs x, labels y and groups s, in the form that PyTorch's loaders and samplers use."
     def __init__(self,
@@ -67,7 +67,7 @@ class FairDataset(Dataset):
     def tensors(self): return self.x, self.y, self.s
     def __getitems__(self, rows): return list(zip(*(t[rows] for t in self.tensors)))
 
-# %% ../nbs/11_data.ipynb #2e425560
+# %% ../nbs/11_data.ipynb #1366ff7c
 @patch
 def apply(self: FairDataset,
     f, # applied to each of the three tensors
@@ -92,7 +92,7 @@ def __getitem__(self: FairDataset, i):
     if not isinstance(i, (slice, torch.Tensor)): i = torch.from_numpy(np.array(i) if len(i) else np.zeros(0, int))
     return self.apply(lambda t: t[i])
 
-# %% ../nbs/11_data.ipynb #25d3399b
+# %% ../nbs/11_data.ipynb #4fd9f629
 @patch
 def __repr__(self: FairDataset):
     "Sizes and base rates."
@@ -102,7 +102,7 @@ def __repr__(self: FairDataset):
         lines.append(f"  s = {k}{'' if name == k else f' ({name})'}: {len(y):,}" + (f", of which y = 1: {y.mean():.1%}" if len(y) else ""))
     return "\n".join(lines)
 
-# %% ../nbs/11_data.ipynb #36ededd1
+# %% ../nbs/11_data.ipynb #700013df
 def split_rows(
     y, # labels, shape (n,)
     s, # groups, shape (n,)
@@ -122,7 +122,7 @@ def split_rows(
         if len(s[part].unique()) < 2: raise ValueError(f"The {name} part of {len(part)} rows lacks a group: give more data, another share, or stratify=True.")
     return train, test
 
-# %% ../nbs/11_data.ipynb #d67aec90
+# %% ../nbs/11_data.ipynb #84577f11
 @patch
 def split(self: FairDataset,
     share: float = .25, # share of the test part
@@ -132,7 +132,7 @@ def split(self: FairDataset,
     "Two disjoint parts, drawn from a seed."
     return tuple(self[rows] for rows in split_rows(self.y, self.s, share, seed, stratify))
 
-# %% ../nbs/11_data.ipynb #ec67cedc
+# %% ../nbs/11_data.ipynb #e821b892
 @patch
 def batches(self: FairDataset,
     size: int, # observations per batch; the last one may be smaller
@@ -142,7 +142,7 @@ def batches(self: FairDataset,
     rows = torch.arange(len(self)) if generator is None else torch.randperm(len(self), generator=generator)
     for i in rows.split(size): yield tuple(t[i] for t in self.tensors)
 
-# %% ../nbs/11_data.ipynb #60ac6e41
+# %% ../nbs/11_data.ipynb #d754c781
 def load_table(
     table, # DataFrame, or path of a CSV file with a header line
     target: str, # column of the label
@@ -159,6 +159,7 @@ def load_table(
     max_categories: int = 100, # more different values than this in a text column are an error
 ) -> tuple: # training and test `FairDataset`
     "Training and test data from a table with text, the encoder fitted on the training part."
+    if target == sensitive: raise ValueError(f"`target` and `sensitive` are both {target!r}: they must be two columns.")
     frame = complete_rows(table, [target, sensitive], drop, missing)
     y, s = as_flag(frame, target, favourable, "favourable"), as_flag(frame, sensitive, privileged, "privileged")
     inputs = frame.drop(columns=[target] if keep_sensitive else [target, sensitive])
@@ -168,10 +169,10 @@ def load_table(
     x, groups = encoder.transform(inputs, unseen="ignore"), group_names(frame[sensitive], s)
     return tuple(FairDataset(x[i], y[i], s[i], encoder.names, groups, encoder) for i in rows)
 
-# %% ../nbs/11_data.ipynb #16cf4e3a
+# %% ../nbs/11_data.ipynb #960f7656
 ADULT_SHA256 = "eb06da7b236511760fd5242fe5c637d03daa1aeb09d533e51fcbf9ccf5b41f9b"
 
-# %% ../nbs/11_data.ipynb #8d8e8cc4
+# %% ../nbs/11_data.ipynb #24eb3d7d
 def read_packaged(
     name: str, # file under `datasets` in the package
     sha256: str, # what its checksum must be
@@ -184,12 +185,12 @@ def read_packaged(
     if found != sha256: raise ValueError(f"The file {name} of the package is damaged or was changed: its sha256 begins with {found[:12]}, not with {sha256[:12]}. {again}")
     return content
 
-# %% ../nbs/11_data.ipynb #2baf008f
+# %% ../nbs/11_data.ipynb #22ba66e4
 def adult_frame() -> pd.DataFrame: # 48,842 rows and 15 columns, NaN for what is missing
     "All rows of Adult, as published: those of adult.data, then those of adult.test."
     return read_table(io.BytesIO(gzip.decompress(read_packaged("adult.csv.gz", ADULT_SHA256))))
 
-# %% ../nbs/11_data.ipynb #514927bb
+# %% ../nbs/11_data.ipynb #7f920cab
 def load_adult(
     encoding: str = "onehot", # "onehot" or "ordinal"
     sensitive: str = "sex", # "sex" (1 for Male) or "race" (1 for White)
@@ -204,7 +205,7 @@ def load_adult(
     if sensitive not in privileged: raise ValueError(f"sensitive is {sensitive!r}: give \"sex\" or \"race\", or use load_table(adult_frame(), ...) for another column.")
     return load_table(adult_frame().dropna(), "income", ">50K", sensitive, privileged[sensitive], encoding, keep_sensitive, drop, test=test, seed=seed, stratify=stratify)
 
-# %% ../nbs/11_data.ipynb #09bf7172
+# %% ../nbs/11_data.ipynb #07536e03
 def synthetic_biased(
     n: int, # number of observations
     seed: int = 0, # seed of the draw
@@ -221,7 +222,7 @@ def synthetic_biased(
     x = torch.column_stack([z, 2 * s - 1, torch.randn(n, noise, generator=g)])
     return FairDataset(x, y, s, names=["z", "group", *(f"noise {k + 1}" for k in range(noise))])
 
-# %% ../nbs/11_data.ipynb #4b29736d
+# %% ../nbs/11_data.ipynb #85bb5016
 def synthetic_best(
     di: float = 0., # the disparate impact to reach; 0 for no constraint, 1 for parity
     means: tuple = (-.7, .3), # means m_0 <= m_1 of Z

@@ -6,7 +6,7 @@
 __all__ = ['results_dir', 'append_row', 'parse_lines', 'read_rows', 'set_aside', 'missing', 'provenance', 'one_row',
            'run_missing']
 
-# %% ../nbs/13_rows.ipynb #5bf1151c
+# %% ../nbs/13_rows.ipynb #98690808
 import json, os, platform, time, warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -15,14 +15,14 @@ import fairw2_nb
 from joblib import Parallel, delayed
 from tqdm import tqdm
 
-# %% ../nbs/13_rows.ipynb #589f77b9
+# %% ../nbs/13_rows.ipynb #57b7108d
 def results_dir() -> Path: # folder of the result files
     "The folder that result rows are kept in."
     if chosen := os.environ.get("FAIRW2_RESULTS"): return Path(chosen)
     beside = Path(fairw2_nb.__file__).resolve().parent.parent / "results"
     return beside if beside.is_dir() else Path("results")
 
-# %% ../nbs/13_rows.ipynb #269e95a0
+# %% ../nbs/13_rows.ipynb #4eaddcb8
 def append_row(
     path: Path, # file of rows
     row: dict, # what to append; must be plain JSON
@@ -41,7 +41,7 @@ def append_row(
             file.truncate(size)
             raise
 
-# %% ../nbs/13_rows.ipynb #48d3d18b
+# %% ../nbs/13_rows.ipynb #0fbd7d08
 def parse_lines(
     path: Path, # file of rows
 ) -> tuple: # rows, and the lines that could not be read
@@ -53,7 +53,7 @@ def parse_lines(
         (good if isinstance(row, dict) else bad).append(row if isinstance(row, dict) else line)
     return good, [line for line in bad if line.strip()]
 
-# %% ../nbs/13_rows.ipynb #796231ff
+# %% ../nbs/13_rows.ipynb #2605e8b2
 def read_rows(
     path: Path, # file of rows
 ) -> list: # the rows, as dictionaries
@@ -62,7 +62,7 @@ def read_rows(
     if bad: warnings.warn(f"{len(bad)} line(s) of {Path(path).name} are damaged and were skipped.", stacklevel=2)
     return rows
 
-# %% ../nbs/13_rows.ipynb #849c2d94
+# %% ../nbs/13_rows.ipynb #ba834d94
 def set_aside(
     path: Path, # file of rows
 ) -> int: # how many lines were moved
@@ -75,7 +75,7 @@ def set_aside(
     os.replace(clean, path)
     return len(bad)
 
-# %% ../nbs/13_rows.ipynb #1a0b0978
+# %% ../nbs/13_rows.ipynb #304113f4
 def missing(
     configs: list, # settings, one dictionary per run
     rows: list, # rows that exist
@@ -83,13 +83,13 @@ def missing(
     "The settings that no row has."
     return [c for c in configs if not any(all(k in r and r[k] == v for k, v in c.items()) for r in rows)]
 
-# %% ../nbs/13_rows.ipynb #b9649f4e
+# %% ../nbs/13_rows.ipynb #4d0c1be4
 def provenance() -> dict: # versions and platform
     "What a row says about where it came from."
     names = ("fairw2_nb", "torch", "numpy", "scipy")
     return {"python": platform.python_version(), "machine": platform.machine()} | {name: version(name) for name in names}
 
-# %% ../nbs/13_rows.ipynb #64a1a38b
+# %% ../nbs/13_rows.ipynb #f3128db6
 def one_row(
     f, # function of the settings that returns a dictionary of results
     config: dict, # settings of one run
@@ -99,17 +99,18 @@ def one_row(
     results = f(**config)
     return config | results | {"duration": round(time.perf_counter() - start, 3)} | provenance()
 
-# %% ../nbs/13_rows.ipynb #26c3cef3
+# %% ../nbs/13_rows.ipynb #dfda66f6
 def run_missing(
     f, # function of the settings that returns a dictionary of results
     configs: list, # settings, one dictionary per run
     path: Path, # file of rows
     workers: int = 1, # processes at work
     desc: str = "runs", # name of the progress bar
-) -> list: # the rows of all settings
+) -> list: # one row per setting
     "Run the settings that have no row yet, and append each row as it is done."
     set_aside(path)
     todo = missing(configs, read_rows(path))
     jobs = (delayed(one_row)(f, c) for c in todo)
     for row in tqdm(Parallel(n_jobs=workers, return_as="generator_unordered")(jobs), total=len(todo), desc=desc, disable=not todo): append_row(path, row)
-    return [r for r in read_rows(path) if any(all(k in r and r[k] == v for k, v in c.items()) for c in configs)]
+    rows = read_rows(path)
+    return [found[0] for c in configs if (found := [r for r in rows if all(k in r and r[k] == v for k, v in c.items())])]

@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['ScaledLambda', 'meets', 'TargetTuner']
 
-# %% ../nbs/09_tuning.ipynb #fc1e76ac
+# %% ../nbs/09_tuning.ipynb #a6ec1b9c
 import math
 
 from .training import FixedLambda
 
-# %% ../nbs/09_tuning.ipynb #795f92ce
+# %% ../nbs/09_tuning.ipynb #7fdc159d
 class ScaledLambda(FixedLambda):
     "λ = α g_R / g_W after a warm-up with λ = 0."
     def __init__(self,
@@ -19,7 +19,7 @@ class ScaledLambda(FixedLambda):
     ):
         if not 0 <= alpha < math.inf: raise ValueError(f"alpha = {alpha}: expected a finite number of at least 0.")
         if warm_up < 1: raise ValueError(f"warm_up = {warm_up}: at least one epoch is needed to compare the gradients.")
-        self.alpha, self.warm_up, self.scale = float(alpha), int(warm_up), 0.
+        self.alpha, self.start, self.warm_up, self.scale = float(alpha), float(alpha), int(warm_up), 0.
 
     @property
     def lam(self): return self.alpha * self.scale
@@ -28,10 +28,11 @@ class ScaledLambda(FixedLambda):
         "Take the scale from the last epoch of the warm-up."
         if row["epoch"] == self.warm_up: self.scale = row["g_R"] / max(row["g_W"], 1e-12)
 
+    def settings(self): "What a checkpoint must agree with."; return {"tuner": type(self).__name__, "alpha": self.start, "warm_up": self.warm_up}
     def state_dict(self): return {"alpha": self.alpha, "scale": self.scale}
     def load_state_dict(self, state): self.alpha, self.scale = state["alpha"], state["scale"]
 
-# %% ../nbs/09_tuning.ipynb #c7bf5631
+# %% ../nbs/09_tuning.ipynb #38b208b6
 def meets(
     metric: str, # name in the report
     value: float, # its value
@@ -41,7 +42,7 @@ def meets(
     "Whether a metric is at least as good as its target, by `slack`."
     return value >= target + slack if metric in ("DI", "DMSE", "cDMSE", "Acc") else value <= target - slack
 
-# %% ../nbs/09_tuning.ipynb #8a49300e
+# %% ../nbs/09_tuning.ipynb #f850a12e
 class TargetTuner(ScaledLambda):
     "Steer α until a metric reaches its target on the measured part, at an accuracy of at least `acc`."
     def __init__(self,
@@ -55,6 +56,7 @@ class TargetTuner(ScaledLambda):
         slack: float = .03, # how far beyond the target is still accepted; infinite for the paper's rule
     ):
         super().__init__(alpha, warm_up)
+        if not isinstance(target, (int, float)) or not 0 <= target <= 1: raise ValueError(f"target = {target!r}: expected a value of the metric, between 0 and 1.")
         if not 0 < down < 1 < up: raise ValueError(f"down = {down}, up = {up}: expected 0 < down < 1 < up.")
         self.target, self.metric, self.acc, self.up, self.down, self.slack = target, metric, acc, up, down, slack
 
@@ -67,9 +69,12 @@ class TargetTuner(ScaledLambda):
         if row["Acc"] < self.acc or meets(self.metric, row[self.metric], self.target, self.slack): self.alpha *= self.down
         elif not meets(self.metric, row[self.metric], self.target): self.alpha *= self.up
 
+    def settings(self): return super().settings() | {"target": self.target, "metric": self.metric}
+
     def verdict(self, history) -> str: # empty if the target was reached
-        "What to tell the user if the target was missed."
-        last = history[-1]
+        "What to tell the user if the target was missed, or exceeded by far."
+        last, far = history[-1], self.slack + .1 if self.slack < 1 else 1.
+        if meets(self.metric, last[self.metric], self.target, far): return f"{self.metric} is {last[self.metric]:.3f}, far beyond the target {self.target}, which costs accuracy ({last['Acc']:.3f}). Train longer, use smaller batches, or start with a smaller alpha."
         if meets(self.metric, last[self.metric], self.target) and last["Acc"] >= self.acc: return ""
         return (f"After {len(history)} epochs {self.metric} is {last[self.metric]:.3f} at accuracy {last['Acc']:.3f}; asked for were {self.target} and {self.acc}. "
                 f"λ had come to {last['lam']:.3g}. Train longer, start with a larger alpha, or ask for less: the two wishes may exclude each other.")

@@ -39,6 +39,10 @@ def test_demo_writes_a_report_and_keeps_the_old_one(tmp_path):
     (["demo", "--lam", "much"], "invalid"),
     (["demo", "--steps", "2", "--lam", "0", "--out", "no/such/folder/report.html"], "does not exist"),
     (["bench", "speed"], "invalid choice"),
+    (["adult", "--seeds", "0"], "at least 1"),
+    (["adult", "--report", "."], "is a folder"),
+    (["adult", "--report", "no/such/a.html"], "does not exist"),
+    (["adult", "--out", "/dev/null"], "not a folder"),
 ])
 def test_bad_arguments_are_answered_in_words(args, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -55,7 +55,7 @@ def test_same_seed_same_network_and_resume(parts, options, tmp_path):
     assert same(net, again)
     file = tmp_path / "run.pt"
     run(parts, options, 2, checkpoint=file)
-    assert sorted(torch.load(file, weights_only=True)) == ["average", "best", "draws", "history", "model", "opt", "penalty", "torch", "tuner"]
+    assert sorted(torch.load(file, weights_only=True)) == ["average", "best", "draws", "history", "model", "opt", "penalty", "settings", "torch", "tuner"]
     resumed, rows = run(parts, options, 4, checkpoint=file)
     assert same(net, resumed) and rows == history
     other, _ = run(parts, options, 4, seed=1)
@@ -128,6 +128,67 @@ def test_network_giving_scores(parts):
 def test_any_dataset_of_triples(parts):
     triples = [parts[0][i] for i in range(200)]
     assert len(fit(small_net(0), triples, lam=1., epochs=1, batch_size=50, progress=False)) == 1
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "text", "weights", "other net", "other lam", "other tuner"])
+def test_a_checkpoint_that_does_not_fit_is_refused_in_words(parts, damage, tmp_path):
+    file = tmp_path / "run.pt"
+    fit(small_net(0), parts[0], lam=1., epochs=1, batch_size=100, checkpoint=file, progress=False)
+    whole = file.read_bytes()
+    net, lam = small_net(0), 1.
+    if damage in ("empty", "half", "text"):
+        file.write_bytes({"empty": b"", "half": whole[: len(whole) // 2], "text": b"epoch,loss"}[damage])
+    elif damage == "weights":
+        torch.save(net.state_dict(), file)
+    elif damage == "other net":
+        net = nn.Linear(8, 1)
+    else:
+        lam = 2. if damage == "other lam" else TargetTuner()
+    before, kept = copy.deepcopy(net), file.read_bytes()
+    with pytest.raises(ValueError, match="cannot be continued.*Move it away"):
+        fit(net, parts[0], lam=lam, epochs=3, batch_size=100, checkpoint=file, progress=False)
+    assert same(net, before) and file.read_bytes() == kept
+
+
+def test_a_checkpoint_that_cannot_be_written_stops_before_training(parts, tmp_path):
+    (tmp_path / "file").touch()
+    net = small_net(0)
+    with pytest.raises(OSError, match="could not be written"):
+        fit(net, parts[0], epochs=1, batch_size=100, checkpoint=tmp_path / "file" / "run.pt", progress=False)
+    assert same(net, small_net(0))
+
+
+def test_divergence_on_the_last_step_of_an_epoch(parts):
+    net = small_net(0)
+    with pytest.raises(TrainingDiverged, match="end of epoch 0"):
+        fit(net, parts[0], opt=lambda w: torch.optim.SGD(w, 1e38), batch_size=len(parts[0]), epochs=2, progress=False)
+    assert same(net, small_net(0))
+
+
+def test_wrong_data_is_refused_in_words(parts):
+    train = parts[0]
+    for data in [(train.x, train.y, train.s), [(train.x[0], train.y[0])] * 50, [(train.x[0], torch.tensor(2.), train.s[0])] * 50, torch.utils.data.DataLoader(train, 10)]:
+        with pytest.raises(ValueError, match="triples|must be 0 and 1"):
+            fit(small_net(0), data, batch_size=1, epochs=1, progress=False)
+
+
+def test_patience_and_a_tuner_exclude_each_other(parts):
+    with pytest.raises(ValueError, match="fixed lam"):
+        fit(small_net(0), parts[0], lam=TargetTuner(), valid=parts[1], patience=2, epochs=5, batch_size=100, progress=False)
+
+
+def test_favourable_label():
+    "The favourable label decides what is positive; probabilities stay with their classes."
+    x, y, s = (t.numpy() for t in biased_problem(800))
+    words = np.where(y == 1, "approved", "denied")
+    with pytest.raises(ValueError, match="`favourable` is missing"):
+        FairMLPClassifier(target=.8).fit(x, words, sensitive_features=s)
+    with pytest.raises(ValueError, match="not among the labels"):
+        FairMLPClassifier(favourable="yes").fit(x, words, sensitive_features=s)
+    model = FairMLPClassifier(favourable="approved", lam=1., hidden=(16,), epochs=8, lr=1e-2).fit(x, words, sensitive_features=s)
+    numbers = FairMLPClassifier(lam=1., hidden=(16,), epochs=8, lr=1e-2).fit(x, y, sensitive_features=s)
+    np.testing.assert_allclose(model.predict_proba(x)[:, 0], numbers.predict_proba(x)[:, 1], rtol=1e-6)
+    assert ((model.predict(x) == "approved") == (numbers.predict(x) == 1)).all() and (model.predict(x) == words).mean() > .7
 
 
 def test_divergence_keeps_the_last_good_weights(parts):
