@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['mlp', 'positive_class', 'train_estimator', 'FairMLPClassifier']
 
-# %% ../nbs/10a_estimator.ipynb #7fcfce88
+# %% ../nbs/10a_estimator.ipynb #4c59f643
 import numpy as np
 import torch
 from fastcore.basics import patch
@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-# %% ../nbs/10a_estimator.ipynb #96ec69ad
+# %% ../nbs/10a_estimator.ipynb #9a6ab12c
 def mlp(
     inputs: int, # number of columns
     hidden: tuple, # sizes of the hidden layers
@@ -29,7 +29,7 @@ def mlp(
     layers = [m for a, b in zip(sizes, sizes[1:]) for m in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], 1), nn.Flatten(0))
 
-# %% ../nbs/10a_estimator.ipynb #0a96f752
+# %% ../nbs/10a_estimator.ipynb #e7ffc1d3
 def positive_class(
     est, # FairMLPClassifier
     classes, # its two labels, sorted
@@ -40,7 +40,7 @@ def positive_class(
         raise ValueError(f"`favourable` is missing: say which of {classes.tolist()} is the favourable outcome, since `target` and `given` depend on it.")
     return 1 if est.favourable is None else classes.tolist().index(est.favourable)
 
-# %% ../nbs/10a_estimator.ipynb #cafc0906
+# %% ../nbs/10a_estimator.ipynb #c8c9e3f0
 def train_estimator(
     est, # FairMLPClassifier, gets the fitted attributes
     X, # inputs, shape (n, p)
@@ -64,7 +64,7 @@ def train_estimator(
     est.history_ = fit_network(est.network_, train, lam=lam, valid=valid, penalty=WassersteinPenalty(est.p, est.on, est.given, min(est.reference, len(train) // 4)), epochs=est.epochs,
                                batch_size=batch, average=.98 if est.target is not None else 0., opt=lambda w: torch.optim.Adam(w, est.lr), seed=est.seed, progress=est.verbose)
 
-# %% ../nbs/10a_estimator.ipynb #4fcdd974
+# %% ../nbs/10a_estimator.ipynb #7fde29eb
 class FairMLPClassifier(ClassifierMixin, BaseEstimator):
     "A neural network classifier with a Wasserstein penalty between two groups."
     def __init__(self,
@@ -98,7 +98,7 @@ class FairMLPClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-# %% ../nbs/10a_estimator.ipynb #ad9b280b
+# %% ../nbs/10a_estimator.ipynb #3e1c7c2b
 @patch
 def predict_proba(self: FairMLPClassifier,
     X, # inputs, shape (n, p)
@@ -109,7 +109,7 @@ def predict_proba(self: FairMLPClassifier,
     with torch.no_grad(): f = self.network_.eval()(torch.from_numpy(np.array(X))).sigmoid().double().numpy()
     return np.column_stack([1 - f, f] if self.positive_ == 1 else [f, 1 - f])
 
-# %% ../nbs/10a_estimator.ipynb #6f62b548
+# %% ../nbs/10a_estimator.ipynb #feac483a
 @patch
 def predict(self: FairMLPClassifier,
     X, # inputs, shape (n, p)

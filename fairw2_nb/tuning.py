@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['ScaledLambda', 'meets', 'TargetTuner']
 
-# %% ../nbs/09_tuning.ipynb #a6ec1b9c
+# %% ../nbs/09_tuning.ipynb #357fa5c7
 import math
 
 from .training import FixedLambda
 
-# %% ../nbs/09_tuning.ipynb #7fdc159d
+# %% ../nbs/09_tuning.ipynb #8ff8a459
 class ScaledLambda(FixedLambda):
     "λ = α g_R / g_W after a warm-up with λ = 0."
     def __init__(self,
@@ -32,7 +32,7 @@ class ScaledLambda(FixedLambda):
     def state_dict(self): return {"alpha": self.alpha, "scale": self.scale}
     def load_state_dict(self, state): self.alpha, self.scale = state["alpha"], state["scale"]
 
-# %% ../nbs/09_tuning.ipynb #38b208b6
+# %% ../nbs/09_tuning.ipynb #93b9f63b
 def meets(
     metric: str, # name in the report
     value: float, # its value
@@ -42,7 +42,7 @@ def meets(
     "Whether a metric is at least as good as its target, by `slack`."
     return value >= target + slack if metric in ("DI", "DMSE", "cDMSE", "Acc") else value <= target - slack
 
-# %% ../nbs/09_tuning.ipynb #f850a12e
+# %% ../nbs/09_tuning.ipynb #b50be02c
 class TargetTuner(ScaledLambda):
     "Steer α until a metric reaches its target on the measured part, at an accuracy of at least `acc`."
     def __init__(self,
@@ -75,6 +75,6 @@ class TargetTuner(ScaledLambda):
         "What to tell the user if the target was missed, or exceeded by far."
         last, far = history[-1], self.slack + .1 if self.slack < 1 else 1.
         if meets(self.metric, last[self.metric], self.target, far): return f"{self.metric} is {last[self.metric]:.3f}, far beyond the target {self.target}, which costs accuracy ({last['Acc']:.3f}). Train longer, use smaller batches, or start with a smaller alpha."
-        if meets(self.metric, last[self.metric], self.target) and last["Acc"] >= self.acc: return ""
+        if meets(self.metric, last[self.metric], self.target, -.01) and last["Acc"] >= self.acc: return "" # as good as reached
         return (f"After {len(history)} epochs {self.metric} is {last[self.metric]:.3f} at accuracy {last['Acc']:.3f}; asked for were {self.target} and {self.acc}. "
                 f"λ had come to {last['lam']:.3g}. Train longer, start with a larger alpha, or ask for less: the two wishes may exclude each other.")
