@@ -7,7 +7,7 @@ __all__ = ['adult_net', 'preset_options', 'adult_target', 'network_scores', 'lin
            'table_row', 'adult_run', 'PotPenalty', 'sweep_run', 'adult_configs', 'sweep_configs', 'paper_table',
            'adult_table', 'plot_quantiles']
 
-# %% ../nbs/experiments/adult.ipynb #b1df7054
+# %% ../nbs/experiments/adult.ipynb #1f926762
 import math, warnings
 
 import torch
@@ -22,7 +22,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-# %% ../nbs/experiments/adult.ipynb #98f57839
+# %% ../nbs/experiments/adult.ipynb #be1c9201
 def adult_net(
     inputs: int, # number of columns
     seed: int, # seed of the initial weights
@@ -32,7 +32,7 @@ def adult_net(
     layers = [m for a, b in ((inputs, 64), (64, 64), (64, 64)) for m in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(64, 1), nn.Flatten(0))
 
-# %% ../nbs/experiments/adult.ipynb #d9d84cf5
+# %% ../nbs/experiments/adult.ipynb #bdeadebf
 def preset_options(
     preset: str, # "quick" or "paper"
 ) -> dict: # arguments of `fit`
@@ -41,14 +41,14 @@ def preset_options(
     if preset not in presets: raise ValueError(f"preset = {preset!r}: expected one of {', '.join(presets)}.")
     return presets[preset]
 
-# %% ../nbs/experiments/adult.ipynb #5e97c8f1
+# %% ../nbs/experiments/adult.ipynb #6c024a4f
 def adult_target(
     preset: str, # "quick" or "paper"
 ) -> float: # disparate impact that the controller steers to on the validation part
     "The paper's .85; a little more in the quick preset, since what is reached on the validation part is not quite reached on new data."
     return .85 if preset == "paper" else .88
 
-# %% ../nbs/experiments/adult.ipynb #e18af0c9
+# %% ../nbs/experiments/adult.ipynb #a6a8bde8
 def network_scores(
     train, # training part
     test, # test part
@@ -68,7 +68,7 @@ def network_scores(
         history = fit(net, part, lam=tuner, valid=valid, penalty=penalty or WassersteinPenalty(reference=4000), seed=seed, progress=False, **preset_options(preset))
     return score_all(net, test)[0], history
 
-# %% ../nbs/experiments/adult.ipynb #bcda26d9
+# %% ../nbs/experiments/adult.ipynb #0865ac40
 def linear_candidates(
     method: str, # "LR", "ZFN", "ZFA" or "LRrW"
 ) -> tuple: # models from mild to strict, and the DI to reach on the validation part
@@ -77,7 +77,7 @@ def linear_candidates(
     if method == "LRrW": return [FairLogisticRegression(p=1, lam=lam, max_iter=300) for lam in (.4, .5, .6, .7, 1., 2.)], .95
     return [ZafarFalseNegatives()] if method == "ZFN" else [LogisticRegression(max_iter=1000)], 0.
 
-# %% ../nbs/experiments/adult.ipynb #1cc11967
+# %% ../nbs/experiments/adult.ipynb #b05c9c8a
 def fit_linear(
     model, # estimator
     data, # FairDataset
@@ -88,7 +88,7 @@ def fit_linear(
         warnings.simplefilter("ignore")
         return model.fit(x, y) if isinstance(model, LogisticRegression) else model.fit(x, y, sensitive_features=s)
 
-# %% ../nbs/experiments/adult.ipynb #e95d311c
+# %% ../nbs/experiments/adult.ipynb #d8816b84
 def linear_scores(
     method: str, # "LR", "ZFN", "ZFA" or "LRrW"
     train, # training part
@@ -102,7 +102,7 @@ def linear_scores(
     scores = fit_linear(model, train).predict_proba(test.x.numpy())[:, 1]
     return torch.tensor(scores), float(getattr(model, "lam", model.C))
 
-# %% ../nbs/experiments/adult.ipynb #87bcf14a
+# %% ../nbs/experiments/adult.ipynb #47bddf60
 def table_row(
     f, # scores on the test part
     test, # test part
@@ -113,7 +113,7 @@ def table_row(
     quantiles = {f"quantiles_{s}": [round(q, 4) for q in torch.as_tensor(f)[test.s == s].double().quantile(torch.linspace(0, 1, 21).double()).tolist()] for s in (0, 1)}
     return {"Acc": r["Acc"], "DI": r["DI"], **rates, "W2": r["W2"], "EO": r["EO difference"], "data": ADULT_SHA256[:12], **quantiles}
 
-# %% ../nbs/experiments/adult.ipynb #b13d8097
+# %% ../nbs/experiments/adult.ipynb #0a85ab10
 def adult_run(
     method: str, # "LR", "NN", "ZFN", "ZFA", "LRrW" or "NNrW"
     seed: int, # seed of split, weights and batches
@@ -128,7 +128,7 @@ def adult_run(
     f, history = network_scores(train, test, seed, preset, target=adult_target(preset) if method == "NNrW" else None)
     return table_row(f, test) | {"valid_DI": history[-1]["DI"], "lam": history[-1]["lam"]}
 
-# %% ../nbs/experiments/adult.ipynb #f3fdafe3
+# %% ../nbs/experiments/adult.ipynb #4196655d
 class PotPenalty(nn.Module):
     "POT's W_2^2 of the batch, for comparison."
     buffer = None
@@ -138,7 +138,7 @@ class PotPenalty(nn.Module):
         import ot
         return ot.wasserstein_1d(scores[s == 0], scores[s == 1], p=2)
 
-# %% ../nbs/experiments/adult.ipynb #8228a6cb
+# %% ../nbs/experiments/adult.ipynb #52728a1f
 def sweep_run(
     kind: str, # "exact", "paper" or "POT"
     lam: float, # weight of the penalty
@@ -150,7 +150,7 @@ def sweep_run(
     penalty = PotPenalty() if kind == "POT" else WassersteinPenalty(reference=4000, grad=kind)
     return table_row(network_scores(train, test, seed, "quick", lam=lam, penalty=penalty)[0], test)
 
-# %% ../nbs/experiments/adult.ipynb #86408b14
+# %% ../nbs/experiments/adult.ipynb #76848514
 def adult_configs(
     preset: str = "quick", # "quick" or "paper"
     seeds: int = 10, # number of splits
@@ -158,20 +158,20 @@ def adult_configs(
     "The runs of Table 1."
     return [dict(method=m, seed=k, preset=preset) for k in range(seeds) for m in ("LR", "NN", "ZFN", "ZFA", "LRrW", "NNrW")]
 
-# %% ../nbs/experiments/adult.ipynb #9aab6163
+# %% ../nbs/experiments/adult.ipynb #db44433a
 def sweep_configs(
     seeds: int = 3, # number of splits
 ) -> list: # settings of all runs of the curve
     "The runs of the trade-off picture."
     return [dict(kind=kind, lam=lam, seed=k) for k in range(seeds) for kind in ("exact", "paper", "POT") for lam in (0., .5, 1., 2., 4., 8., 16., 32.)]
 
-# %% ../nbs/experiments/adult.ipynb #c90fa6d2
+# %% ../nbs/experiments/adult.ipynb #e9181fda
 def paper_table() -> dict: # {method: [Acc, DI, O_10, O_00, O_11, O_01]}
     "Table 1 as printed."
     return {"LR": [.84, .47, .18, .05, .71, .80], "NN": [.82, .37, .20, .05, .73, .64], "ZFN": [.79, .64, .10, .07, .42, .43],
             "ZFA": [.66, .95, .39, .42, .81, .83], "LRrW": [.65, .94, .40, .44, .85, .86], "NNrW": [.78, .68, .25, .20, .85, .83]}
 
-# %% ../nbs/experiments/adult.ipynb #8efdfa6a
+# %% ../nbs/experiments/adult.ipynb #742f78f4
 def adult_table(
     rows: list, # rows of `adult_run`
 ) -> "pd.DataFrame": # per method: mean and spread of ours, then the paper's row
@@ -184,7 +184,7 @@ def adult_table(
         out[method, "paper"] = [f"{v:.2f}" for v in printed]
     return pd.DataFrame(out, columns).T
 
-# %% ../nbs/experiments/adult.ipynb #6c0a458e
+# %% ../nbs/experiments/adult.ipynb #bcdfcaa7
 def plot_quantiles(
     row: dict, # row of `adult_run`
     ax, # axes to draw on

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['interleaved', 'autograd_line', 'penalty_contest', 'epoch_contest', 'cost_run', 'cost_configs']
 
-# %% ../nbs/experiments/cost.ipynb #9c7ee70c
+# %% ../nbs/experiments/cost.ipynb #79796bec
 import time
 from statistics import median
 
@@ -14,7 +14,7 @@ from .penalty import WassersteinPenalty, paper_gradient, wasserstein_penalty
 from torch import nn
 from torch.nn import functional as F
 
-# %% ../nbs/experiments/cost.ipynb #79036165
+# %% ../nbs/experiments/cost.ipynb #0d80973d
 def interleaved(
     contestants: dict, # {name: function without arguments}
     repeats: int, # rounds
@@ -29,7 +29,7 @@ def interleaved(
             if round_: times[name].append((time.perf_counter() - start) / burst)
     return {name: median(t) for name, t in times.items()}
 
-# %% ../nbs/experiments/cost.ipynb #ab5028ce
+# %% ../nbs/experiments/cost.ipynb #056561ba
 def autograd_line(
     x, # scores of group 0
     y, # scores of group 1
@@ -39,7 +39,7 @@ def autograd_line(
     at = lambda z: z.sort().values[(tau * len(z)).long().clamp(max=len(z) - 1)]
     return ((at(x) - at(y)) ** 2).mean()
 
-# %% ../nbs/experiments/cost.ipynb #477b854a
+# %% ../nbs/experiments/cost.ipynb #7f76a097
 def penalty_contest(
     n: int, # number of scores, 30% of them in group 0
     reference: int, # size of the reference, 0 for none
@@ -62,7 +62,7 @@ def penalty_contest(
                         "autograd": both(lambda _, a: autograd_line(a[~s], a[s])), "paper": lambda: paper_gradient(f, s, n),
                         "sort": lambda: (x.sort(), y.sort())}, repeats, burst)
 
-# %% ../nbs/experiments/cost.ipynb #2fde847e
+# %% ../nbs/experiments/cost.ipynb #bfb06128
 def epoch_contest(
     repeats: int, # epochs of each
     batches: int = 40, # steps per epoch
@@ -81,20 +81,21 @@ def epoch_contest(
             opt.zero_grad(); loss.backward(); opt.step()
     return interleaved({"plain": lambda: epoch(0), "ours": lambda: epoch(1)}, repeats)
 
-# %% ../nbs/experiments/cost.ipynb #ce9b087d
+# %% ../nbs/experiments/cost.ipynb #36e50ae2
 def cost_run(
     what: str, # "penalty" or "epoch"
     n: int, # number of scores
     reference: int, # size of the reference
     burst: int = 1, # calls per turn
+    repeat: int = 0, # number of the repetition
 ) -> dict: # median time of each contestant, in microseconds
     "One row of the benchmark."
     times = epoch_contest(9) if what == "epoch" else penalty_contest(n, reference, max(7, min(301, 3_000_000 // (n + reference) // burst)), burst)
     return {f"{k}_us": round(1e6 * v, 1) for k, v in times.items()}
 
-# %% ../nbs/experiments/cost.ipynb #273935df
+# %% ../nbs/experiments/cost.ipynb #75a72543
 def cost_configs() -> list: # settings of all rows
     "All rows of the benchmark."
     sizes = [(n, 0) for n in (50, 200, 2000, 10_000, 100_000, 1_000_000)] + [(2000, 8000)]
     warm = [dict(what="penalty", n=n, reference=r, burst=max(1, min(10, 100_000 // n))) for n, r in sizes]
-    return warm + [dict(what="penalty", n=n, reference=0, burst=1) for n in (50, 200, 2000, 10_000)] + [dict(what="epoch", n=200, reference=2000, burst=1)]
+    return warm + [dict(what="penalty", n=n, reference=0, burst=1) for n in (50, 200, 2000, 10_000)] + [dict(what="epoch", n=200, reference=2000, burst=1, repeat=k) for k in range(4)]

@@ -6,7 +6,7 @@
 __all__ = ['paper_gradient', 'exact_gradient', 'as_column', 'as_mask', 'check_options', 'no_penalty', 'uncompiled',
            'wasserstein_penalty', 'ScoreBuffer', 'compared_values', 'label_parts', 'as_labels', 'WassersteinPenalty']
 
-# %% ../nbs/05_penalty.ipynb #61e194fa
+# %% ../nbs/05_penalty.ipynb #4862b542
 import warnings
 from functools import wraps
 
@@ -17,7 +17,7 @@ from .cdf import bin_index, group_cdf
 from .transport import as_native, as_sample, attach_grads, namespace, refuse_nonfinite, sorted_costs, widen
 from torch import Tensor, nn
 
-# %% ../nbs/05_penalty.ipynb #1b3c332d
+# %% ../nbs/05_penalty.ipynb #eb45a121
 def paper_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
     s: Tensor, # their groups, boolean, shape (n,)
@@ -32,7 +32,7 @@ def paper_gradient(
     distance = b - cor if p == 2 else (eta(b) - eta(cor)).sign()
     return distance / n_bins / (n_s * cdf.bin_mass(b, sb))
 
-# %% ../nbs/05_penalty.ipynb #53414433
+# %% ../nbs/05_penalty.ipynb #9268ba5a
 def exact_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
     s: Tensor, # their groups, boolean, shape (n,)
@@ -52,7 +52,7 @@ def exact_gradient(
     for o, g in zip(groups, grads): grad[o] = g if n_batch == len(f) else g * (len(o) / max(1, int((o < n_batch).sum())))
     return value, torch.as_tensor(grad[:n_batch])
 
-# %% ../nbs/05_penalty.ipynb #b8e46896
+# %% ../nbs/05_penalty.ipynb #2d3ac6e1
 def as_column(
     z, # one entry per score: tensor, array, Series or list, shape (B,) or (B, 1)
     f: Tensor, # the scores they belong to, shape (B,)
@@ -65,7 +65,7 @@ def as_column(
     if z.shape != f.shape: raise ValueError(f"`{name}` has shape {tuple(z.shape)} for {len(f)} scores: give one entry per score.")
     return z
 
-# %% ../nbs/05_penalty.ipynb #69918cfb
+# %% ../nbs/05_penalty.ipynb #64db1e9d
 def as_mask(
     s, # groups, 0 or 1: booleans, integers or floats, shape (B,) or (B, 1)
     f: Tensor, # the scores they belong to, shape (B,)
@@ -78,7 +78,7 @@ def as_mask(
         raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {s.unique().tolist()[:5]}: recode it, for example `(s == label).long()`.")
     return mask
 
-# %% ../nbs/05_penalty.ipynb #40060abc
+# %% ../nbs/05_penalty.ipynb #5e85427d
 def check_options(
     p: float, # exponent
     grad: str, # kind of gradient
@@ -90,7 +90,7 @@ def check_options(
     if grad == "paper" and p not in (1, 2): raise ValueError(f'p = {p}: the published gradients exist for p = 1 and 2; use grad="exact" for others.')
     if not isinstance(n_bins, int) or n_bins < 1: raise ValueError(f"n_bins = {n_bins!r}: expected a whole number of at least 1.")
 
-# %% ../nbs/05_penalty.ipynb #028d6958
+# %% ../nbs/05_penalty.ipynb #0f08a8e1
 def no_penalty(
     scores: Tensor, # scores of the batch, shape (B,)
     why: str, # the reason, as a sentence
@@ -100,7 +100,7 @@ def no_penalty(
     warnings.warn(why, stacklevel=4)
     return attach_grads(0., (scores, torch.zeros_like(scores)))
 
-# %% ../nbs/05_penalty.ipynb #6f2b6249
+# %% ../nbs/05_penalty.ipynb #89c52cd6
 def uncompiled(
     f, # any function
 ): # the function, run outside the graphs of torch.compile
@@ -111,7 +111,7 @@ def uncompiled(
         return f(*args, **kwargs)
     return call
 
-# %% ../nbs/05_penalty.ipynb #06a6b029
+# %% ../nbs/05_penalty.ipynb #74b667d1
 @uncompiled
 def wasserstein_penalty(
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)
@@ -136,7 +136,7 @@ def wasserstein_penalty(
     if value is None: return no_penalty(scores, f"None of the {len(f)} scores of batch and reference is of group {int(not mask[0])}: the penalty is 0. Use larger batches, or a reference such as `reference=2000`.")
     return attach_grads(value, (scores, g if grad == "exact" else paper_gradient(f, mask, len(scores), p, n_bins)))
 
-# %% ../nbs/05_penalty.ipynb #b483bc3f
+# %% ../nbs/05_penalty.ipynb #055df0b2
 class ScoreBuffer(nn.Module):
     "The last `size` scores with their groups and labels, without gradient."
     def __init__(self,
@@ -166,7 +166,7 @@ class ScoreBuffer(nn.Module):
         self.y[at] = torch.full_like(self.y[at], float("nan")) if y is None else y.to(self.y)[-self.size:]
         self.seen += len(scores)
 
-# %% ../nbs/05_penalty.ipynb #543a74b9
+# %% ../nbs/05_penalty.ipynb #29311e06
 def compared_values(
     on, # "score", "error", or a function of (scores, y)
     scores: Tensor, # shape (B,)
@@ -180,7 +180,7 @@ def compared_values(
     refuse_nonfinite(v.detach().sort().values, **{"scores": as_native(scores), "what `on` returned": as_native(v)})
     return v
 
-# %% ../nbs/05_penalty.ipynb #6ef90d18
+# %% ../nbs/05_penalty.ipynb #448632ed
 def label_parts(
     given, # None, 0, 1 or "each"
     y, # labels, shape (B,), or None
@@ -188,7 +188,7 @@ def label_parts(
     "The parts of a batch among which groups are compared."
     return [slice(None)] if given is None else [y == label for label in ((0, 1) if given == "each" else (given,))]
 
-# %% ../nbs/05_penalty.ipynb #6095344a
+# %% ../nbs/05_penalty.ipynb #4d55cef6
 def as_labels(
     y, # labels, or None
     f: Tensor, # the scores they belong to, shape (B,)
@@ -203,7 +203,7 @@ def as_labels(
     if binary and not ((y == 0) | (y == 1)).all(): raise ValueError(f"`y` must hold 0 and 1 only for `given`, but holds {y.unique().tolist()[:5]}.")
     return y
 
-# %% ../nbs/05_penalty.ipynb #ed7a728a
+# %% ../nbs/05_penalty.ipynb #cfcb4fc6
 class WassersteinPenalty(nn.Module):
     "W_p^p between two groups, as a term to add to a loss: `risk + lam * penalty(scores, s, y)`."
     def __init__(self,
@@ -230,7 +230,7 @@ class WassersteinPenalty(nn.Module):
         "Forget the reference, for example before training another network."
         if self.buffer is not None: self.buffer.seen.zero_()
 
-# %% ../nbs/05_penalty.ipynb #8d89a46b
+# %% ../nbs/05_penalty.ipynb #0eb9994f
 @patch
 def _reference(self: WassersteinPenalty, ref, needs_y):
     "Scores, groups and labels of the reference, or None."
@@ -239,7 +239,7 @@ def _reference(self: WassersteinPenalty, ref, needs_y):
     f = as_sample(ref[0], "ref scores").detach()
     return f, as_mask(ref[1], f, "ref s"), as_labels(ref[2] if len(ref) == 3 else None, f, needs_y, self.given is not None)
 
-# %% ../nbs/05_penalty.ipynb #5076cffb
+# %% ../nbs/05_penalty.ipynb #5592633f
 @patch
 def _part(self: WassersteinPenalty, v, mask, at, ref_v, ref_mask, ref_at):
     "The penalty of one part of the batch, with the same part of the reference."
@@ -247,7 +247,7 @@ def _part(self: WassersteinPenalty, v, mask, at, ref_v, ref_mask, ref_at):
     ref = {} if ref_v is None else dict(ref_scores=ref_v[ref_at], ref_s=ref_mask[ref_at])
     return wasserstein_penalty(v[at], mask[at], p=self.p, grad=self.grad, n_bins=self.n_bins, **ref)
 
-# %% ../nbs/05_penalty.ipynb #08aa7e7c
+# %% ../nbs/05_penalty.ipynb #aae00f8e
 @patch
 def forward(self: WassersteinPenalty,
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)

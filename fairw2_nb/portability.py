@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['biased_problem', 'small_net', 'train_steps', 'portability_run', 'portability_configs']
 
-# %% ../nbs/experiments/portability.ipynb #22cbe8e1
+# %% ../nbs/experiments/portability.ipynb #801d5807
 import time
 
 import torch
@@ -14,7 +14,7 @@ from .penalty import WassersteinPenalty
 from torch import nn
 from torch.nn import functional as F
 
-# %% ../nbs/experiments/portability.ipynb #fc456e36
+# %% ../nbs/experiments/portability.ipynb #fb10325a
 def biased_problem(
     n: int, # number of observations
     seed: int = 0, # seed of the draw
@@ -27,7 +27,7 @@ def biased_problem(
     logit = x @ torch.tensor([1., .8, .6, .5, -.5, .3, 0, 0]) - .5
     return x, (torch.rand(n, generator=g) < logit.sigmoid()).float(), s
 
-# %% ../nbs/experiments/portability.ipynb #3618660f
+# %% ../nbs/experiments/portability.ipynb #2ed77b5f
 def small_net(
     seed: int, # seed of the initial weights
 ) -> nn.Module: # eight inputs, one logit
@@ -35,7 +35,7 @@ def small_net(
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 1), nn.Flatten(0))
 
-# %% ../nbs/experiments/portability.ipynb #9998a84c
+# %% ../nbs/experiments/portability.ipynb #ff4c9231
 def train_steps(
     net: nn.Module, # gives logits
     data: tuple, # inputs, labels and groups
@@ -61,9 +61,9 @@ def train_steps(
         k += 1
     return k
 
-# %% ../nbs/experiments/portability.ipynb #9d9fc528
+# %% ../nbs/experiments/portability.ipynb #6dc8d260
 def portability_run(
-    kind: str, # "explicit", "ring", "merged", "plain", "timed explicit" or "timed ring"
+    kind: str, # "explicit" (also with another λ), "ring", "merged", "plain", "timed explicit" or "timed ring"
     batch: int, # scores per step
     reference: int, # size of the reference
     seed: int, # seed of data, weights and draws
@@ -80,7 +80,7 @@ def portability_run(
     W2 = score_distance(f, s)
     return {"DI": disparate_impact(f > .5, s), "Acc": ((f > .5) == y).float().mean().item(), "W2": W2, "risk": risk, "objective": risk + lam * W2 ** 2, "steps": made}
 
-# %% ../nbs/experiments/portability.ipynb #f457a25c
+# %% ../nbs/experiments/portability.ipynb #f0cfb2ce
 def portability_configs(
     seeds: int = 3, # seeds per combination
 ) -> list: # settings of all runs
@@ -88,5 +88,6 @@ def portability_configs(
     sizes = [(b, r) for b in (16, 50, 200, 1000) for r in (0, 500, 2000, 8000)]
     configs = [dict(kind="explicit", batch=b, reference=r, seed=k) for b, r in sizes for k in range(seeds)]
     configs += [dict(kind=kind, batch=b, reference=r, seed=k) for kind in ("ring", "merged") for b, r in sizes if r for k in range(seeds)]
+    configs += [dict(kind="explicit, 15", batch=b, reference=r, seed=k, lam=15.) for b in (16, 1000) for r in (500, 8000) for k in range(seeds)]
     configs += [dict(kind="plain", batch=200, reference=0, seed=k) for k in range(seeds)]
     return configs + [dict(kind=f"timed {kind}", batch=50, reference=2000, seed=k, seconds=t) for kind in ("ring", "explicit") for t in (1, 2, 4, 8) for k in range(seeds)]

@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['ScaledLambda', 'meets', 'TargetTuner']
 
-# %% ../nbs/09_tuning.ipynb #8a127935
+# %% ../nbs/09_tuning.ipynb #48f478d1
 import math
 
 from .training import FixedLambda
 
-# %% ../nbs/09_tuning.ipynb #eb37171b
+# %% ../nbs/09_tuning.ipynb #6e5b6419
 class ScaledLambda(FixedLambda):
     "λ = α g_R / g_W after a warm-up with λ = 0."
     def __init__(self,
@@ -32,7 +32,7 @@ class ScaledLambda(FixedLambda):
     def state_dict(self): return {"alpha": self.alpha, "scale": self.scale}
     def load_state_dict(self, state): self.alpha, self.scale = state["alpha"], state["scale"]
 
-# %% ../nbs/09_tuning.ipynb #6722d516
+# %% ../nbs/09_tuning.ipynb #757be339
 def meets(
     metric: str, # name in the report
     value: float, # its value
@@ -42,7 +42,7 @@ def meets(
     "Whether a metric is at least as good as its target, by `slack`."
     return value >= target + slack if metric in ("DI", "DMSE", "cDMSE", "Acc") else value <= target - slack
 
-# %% ../nbs/09_tuning.ipynb #4059e125
+# %% ../nbs/09_tuning.ipynb #21ebae3b
 class TargetTuner(ScaledLambda):
     "Steer α until a metric reaches its target on the measured part, at an accuracy of at least `acc`."
     def __init__(self,
