@@ -7,7 +7,7 @@ __all__ = ['risk_function', 'to_scores', 'fetch', 'score_all', 'evaluate', 'Run'
            'move_average', 'TrainingDiverged', 'mean_abs_grad', 'train_epoch', 'fit', 'check_fit', 'to_device', 'stale',
            'one_epoch']
 
-# %% ../nbs/10_training.ipynb #4a172e72
+# %% ../nbs/10_training.ipynb #2da4bd38
 import copy, math, os, warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from torch.utils.data import default_collate
 from tqdm import tqdm
 
-# %% ../nbs/10_training.ipynb #e9fc2aba
+# %% ../nbs/10_training.ipynb #c46dfb9c
 def risk_function(
     loss, # "bce", "mse", or a function of (outputs, y)
     outputs: str, # what the network gives: "logits" or "scores"
@@ -32,7 +32,7 @@ def risk_function(
     if loss == "mse": return lambda out, y: F.mse_loss(to_scores(out, outputs), y)
     raise ValueError(f'loss = {loss!r}: expected "bce", "mse" or a function of (outputs, y).')
 
-# %% ../nbs/10_training.ipynb #99c8012f
+# %% ../nbs/10_training.ipynb #163f554c
 def to_scores(
     out, # outputs of the network, shape (B,) or (B, 1)
     outputs: str, # "logits" or "scores"
@@ -42,7 +42,7 @@ def to_scores(
     if out.ndim != 1: raise ValueError(f"The network gives outputs of shape {tuple(out.shape)}: expected one number per observation, (B,) or (B, 1).")
     return out.sigmoid() if outputs == "logits" else out
 
-# %% ../nbs/10_training.ipynb #c16fe594
+# %% ../nbs/10_training.ipynb #f8395090
 def fetch(
     data, # FairDataset, or any dataset of triples (x, y, s)
     at, # indices, a tensor
@@ -53,7 +53,7 @@ def fetch(
     x, y, s = (data.x[at], data.y[at], data.s[at]) if tensors else default_collate([data[i] for i in at.tolist()])
     return x.to(device), y.to(device, torch.float32), s.to(device)
 
-# %% ../nbs/10_training.ipynb #e6abff03
+# %% ../nbs/10_training.ipynb #3aa1c267
 @torch.no_grad()
 def score_all(
     model: nn.Module, # network
@@ -71,7 +71,7 @@ def score_all(
         return tuple(torch.cat(z) for z in zip(*[(to_scores(model(x), outputs), y, s) for x, y, s in parts]))
     finally: model.train(was_training)
 
-# %% ../nbs/10_training.ipynb #bae4e5c0
+# %% ../nbs/10_training.ipynb #6c1b9db9
 def evaluate(
     model: nn.Module, # network
     data, # dataset of triples
@@ -89,7 +89,7 @@ def evaluate(
     whole = {r.metric: r.value for r in fairness_report(y, f, s).rows if r.group is None}
     return {"risk": risk(out, y).item(), "W": plain(f, s, y).item(), **whole}
 
-# %% ../nbs/10_training.ipynb #d9f730a9
+# %% ../nbs/10_training.ipynb #69815d2c
 @dataclass
 class Run:
     "What `fit` keeps between epochs."
@@ -116,7 +116,7 @@ class Run:
         self.generator.set_state(state["draws"]); torch.set_rng_state(state["torch"])
         self.history, self.best = state["history"], state["best"]
 
-# %% ../nbs/10_training.ipynb #5cde4bd5
+# %% ../nbs/10_training.ipynb #5da1ea20
 def save_whole(
     state: dict, # what to save
     path, # file of the checkpoint
@@ -132,7 +132,7 @@ def save_whole(
         if part.exists(): part.unlink()
         raise OSError(f"The checkpoint could not be written to {path}: choose a folder that exists or can be made, with room and the right to write. The checkpoint from before, if any, is kept.") from None
 
-# %% ../nbs/10_training.ipynb #57bae52f
+# %% ../nbs/10_training.ipynb #44d53f90
 def load_checkpoint(
     run: Run, # state to be filled
     path, # file of the checkpoint
@@ -146,7 +146,7 @@ def load_checkpoint(
         why = str(e) if isinstance(e, ValueError) else "It is damaged, or belongs to another network, tuner or optimiser."
         raise ValueError(f"The checkpoint {path} cannot be continued. {why} Move it away, or choose another file.") from None
 
-# %% ../nbs/10_training.ipynb #fecc141b
+# %% ../nbs/10_training.ipynb #586c1a2c
 class FixedLambda:
     "A weight that stays what it is."
     warm_up = 0
@@ -159,7 +159,7 @@ class FixedLambda:
     def state_dict(self): return {"lam": self.lam}
     def load_state_dict(self, state): self.lam = state["lam"]
 
-# %% ../nbs/10_training.ipynb #4fa06fd3
+# %% ../nbs/10_training.ipynb #59811274
 @torch.no_grad()
 def move_average(
     average: nn.Module, # holds the average; changed in place
@@ -170,13 +170,13 @@ def move_average(
     for a, m in zip(average.state_dict().values(), model.state_dict().values()):
         a.lerp_(m, 1 - keep) if a.is_floating_point() else a.copy_(m)
 
-# %% ../nbs/10_training.ipynb #3b5aeced
+# %% ../nbs/10_training.ipynb #84f57713
 class TrainingDiverged(RuntimeError):
     "The loss became NaN or infinite; the network holds its last good weights."
     def __init__(self, message: str): # where it happened, and what to try
         super().__init__(message)
 
-# %% ../nbs/10_training.ipynb #082911e3
+# %% ../nbs/10_training.ipynb #2a077f5e
 def mean_abs_grad(
     value, # scalar
     out, # outputs of the network it depends on
@@ -184,7 +184,7 @@ def mean_abs_grad(
     "The mean absolute gradient of `value` with respect to the outputs."
     return torch.autograd.grad(value, out, retain_graph=True)[0].abs().mean().item()
 
-# %% ../nbs/10_training.ipynb #3669646f
+# %% ../nbs/10_training.ipynb #0ecd19d4
 def train_epoch(
     run: Run, # state of the training
     data, # training part
@@ -194,6 +194,7 @@ def train_epoch(
     reference: int, # size of the explicit reference, 0 for none
     device, # device of the network
     keep: float = 0., # share of the running average that each step keeps
+    watch=None, # called with the network after each step
 ) -> dict: # mean risk and distance, and mean absolute gradients while warming up
     "One pass over the training part in a random order."
     order, totals, warming = torch.randperm(len(data), generator=run.generator), [], len(run.history) < run.tuner.warm_up
@@ -213,9 +214,10 @@ def train_epoch(
         run.opt.zero_grad(); loss.backward(); run.opt.step()
         if run.average is not run.model: move_average(run.average, run.model, keep)
         totals.append((value.item(), w.item(), *g))
+        if watch: watch(run.model)
     return dict(zip(("loss", "W", "g_R", "g_W"), torch.tensor(totals, dtype=torch.float64).mean(0).tolist()))
 
-# %% ../nbs/10_training.ipynb #d338d810
+# %% ../nbs/10_training.ipynb #65771828
 def fit(
     model: nn.Module, # network giving one logit or score per observation; trained in place
     train, # FairDataset, or any dataset of triples (x, y, s)
@@ -234,6 +236,7 @@ def fit(
     seed: int = 0, # seed of batches, references and dropout
     device="cpu", # where to train
     checkpoint=None, # file to save to after each epoch, and to continue from if it exists
+    watch=None, # function called with the network after each step; it may look, not change
     progress: bool = True, # show a progress bar
 ) -> list: # history, one row per epoch
     "Train `model` with the penalty."
@@ -248,14 +251,14 @@ def fit(
     risk, measured = risk_function(loss, outputs), train if valid is None else valid
     with tqdm(total=epochs, initial=len(run.history), disable=not progress, desc="epochs") as bar:
         while len(run.history) < epochs and not stale(run.history, patience):
-            one_epoch(run, train, measured, risk, loss, outputs, batch_size, reference, device, average)
+            one_epoch(run, train, measured, risk, loss, outputs, batch_size, reference, device, average, watch)
             if checkpoint: save_whole(run.state(), checkpoint)
             bar.set_postfix({k: f"{run.history[-1][k]:.3f}" for k in ("loss", "W", "Acc", "DI")}); bar.update()
     model.load_state_dict(run.best if patience and run.best else run.average.state_dict())
     if run.history and (missed := run.tuner.verdict(run.history)): warnings.warn(missed, stacklevel=2)
     return run.history
 
-# %% ../nbs/10_training.ipynb #df50cb10
+# %% ../nbs/10_training.ipynb #4feedac7
 def check_fit(train, batch_size, epochs, patience, valid, average, tuner):
     "Refuse data and settings that cannot be meant."
     try: _, y, _ = fetch(train, torch.arange(min(len(train), 64)), "cpu")
@@ -269,7 +272,7 @@ def check_fit(train, batch_size, epochs, patience, valid, average, tuner):
     if not 0 <= average < 1: raise ValueError(f"average = {average}: expected a share of at least 0 and below 1, such as .99.")
     if patience is not None and (patience < 1 or valid is None): raise ValueError("`patience` needs a validation part, `valid=...`, and a number of epochs of at least 1.")
 
-# %% ../nbs/10_training.ipynb #de4a6ec6
+# %% ../nbs/10_training.ipynb #4d406e42
 def to_device(
     model: nn.Module, # network
     device, # where it shall be
@@ -278,7 +281,7 @@ def to_device(
     try: model.to(device)
     except (RuntimeError, AssertionError): raise ValueError(f"device = {device!r} is not available here: use \"cpu\"" + (" or \"cuda\"." if torch.cuda.is_available() else ".")) from None
 
-# %% ../nbs/10_training.ipynb #1b4e0c62
+# %% ../nbs/10_training.ipynb #8f3e414a
 def stale(
     history: list, # rows so far
     patience, # epochs to wait for a better objective, or None
@@ -287,12 +290,12 @@ def stale(
     best = min(range(len(history)), key=lambda k: history[k]["objective"], default=0)
     return patience is not None and len(history) - 1 - best >= patience
 
-# %% ../nbs/10_training.ipynb #a3817f6f
-def one_epoch(run, train, measured, risk, loss, outputs, batch_size, reference, device, average):
+# %% ../nbs/10_training.ipynb #c3f78fd5
+def one_epoch(run, train, measured, risk, loss, outputs, batch_size, reference, device, average, watch=None):
     "Train one epoch, measure, let the tuner learn, and add a row; on divergence put the weights back and say so."
     before, calm = copy.deepcopy(run.model.state_dict()), copy.deepcopy(run.average.state_dict())
     try:
-        row = train_epoch(run, train, risk, outputs, batch_size, reference, device, average)
+        row = train_epoch(run, train, risk, outputs, batch_size, reference, device, average, watch)
         at_end = evaluate(run.average, measured, loss, outputs, run.penalty, device)
     except (TrainingDiverged, ValueError) as e:
         run.model.load_state_dict(before); run.average.load_state_dict(calm)

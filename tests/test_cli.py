@@ -74,3 +74,36 @@ def test_adult_resumes_prints_the_table_and_reports(tmp_path, monkeypatch, capsy
     out = capsys.readouterr().out
     assert "NNrW" in out and "ours, 2 splits" in out and "0.800 ± 0.000" in out and "0.68" in out
     assert "data:image/png" in (tmp_path / "adult.html").read_text()
+
+
+def fake_mnist(protocol, grad, lam, seed, preset):
+    names = ("Acc", "DI", "MSE", "GP0", "GP1", "TP0", "TN0", "TP1", "TN1")
+    return {name: .9 for name in names}
+
+
+def fake_celeba(on, lam, seed, preset, loss, data):
+    return {name: .5 for name in ("Acc", "DI", "MSE", "GP0", "GP1", "ratio", "W2")}
+
+
+@pytest.mark.parametrize("name, fake, extra, words", [("mnist", fake_mnist, [], "0.900"), ("celeba", fake_celeba, ["--synthetic"], "0.500")])
+def test_image_experiments_resume_and_report(name, fake, extra, words, tmp_path, monkeypatch, capsys):
+    "The runs themselves are replaced; what is around them is real."
+    calls = []
+
+    def run(**config):
+        calls.append(config)
+        if len(calls) == 3: raise KeyboardInterrupt
+        return fake(**config)
+    monkeypatch.setattr(f"fairw2_nb.cli.{name}_run", run)
+    command = [name, "--out", str(tmp_path / "rows"), "--report", str(tmp_path / "r.html"), *extra]
+    with pytest.raises(SystemExit, match="Finished rows are kept"): main(command)
+    main(command)
+    assert len({tuple(c.items()) for c in calls}) == len(calls) - 1 # one was tried twice
+    assert words in capsys.readouterr().out and "data:image/png" in (tmp_path / "r.html").read_text()
+
+
+def test_celeba_without_data_says_what_to_put_where(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for root in ([], ["--data", str(tmp_path / "nowhere")]):
+        monkeypatch.setenv("FAIRW2_CELEBA", str(tmp_path / "empty"))
+        with pytest.raises(SystemExit, match="list_attr_celeba"): main(["celeba", "--out", str(tmp_path / "rows"), *root])

@@ -1,0 +1,96 @@
+"""The CelebA experiment, on drawn faces and on noise in CelebA's layout; no CelebA image is needed or kept."""
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import hypergeom
+
+from fairw2_nb import celeba as c
+from fairw2_nb.drawn_faces import synthetic_faces
+from fairw2_nb.rows import read_rows, results_dir
+
+
+@pytest.fixture(scope="module")
+def faces():
+    return synthetic_faces(400, 32, seed=0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(k=st.integers(1, 60), seed=st.integers(0, 1000))
+def test_score_changes_against_a_loop(faces, k, seed):
+    change = torch.rand(len(faces), generator=torch.Generator().manual_seed(seed)) - .5
+    table = c.score_changes(change, faces, k)
+    up = sorted(range(len(faces)), key=lambda i: change[i].item())[-k:]
+    for j, name in enumerate(faces.attribute_names):
+        assert table.loc[name, "raised"] == pytest.approx(np.mean([faces.attributes[i, j].item() for i in up]))
+
+
+def test_random_changes_point_to_nothing(faces):
+    "Under random changes the number of glasses among the top k is hypergeometric."
+    g = torch.Generator().manual_seed(0)
+    total, k = int(faces.attribute("Eyeglasses").sum()), 50
+    counts = [round(c.score_changes(torch.rand(len(faces), generator=g), faces, k).loc["Eyeglasses", "raised"] * k) for _ in range(100)]
+    law = hypergeom(len(faces), total, k)
+    assert abs(np.mean(counts) - law.mean()) < 4 * law.std() / 10
+
+
+def test_changes_table_finds_what_was_planted(faces):
+    change = faces.attribute("Eyeglasses").float() - faces.attribute("Pale_Skin").float() + .01 * torch.rand(len(faces))
+    table = c.score_changes(change, faces, 20)
+    row = {"attributes": {name: table.loc[name, ["raised", "lowered", "all"]].tolist() for name in table.index}}
+    found = c.changes_table([row, row])
+    assert found.index[0] == "Eyeglasses" and found.index[-1] == "Pale_Skin"
+
+
+def test_metrics_and_ratio(faces):
+    m = c.face_metrics(faces.y * .8 + .1, faces)
+    assert m["Acc"] == m["GP0"] == m["GP1"] == m["ratio"] == 1 and m["MSE"] == pytest.approx(.01, rel=1e-5)
+
+
+def test_a_run_comes_again_and_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRW2_CACHE", str(tmp_path))
+    a = c.celeba_run("error", 1., 1, "tiny", data="synthetic")
+    monkeypatch.setattr(c, "train_faces", None) # a second training would fail
+    assert c.celeba_run("error", 1., 1, "tiny", data="synthetic") == a
+    assert a["images"] == 600 and a["size"] == 32 and "curve" not in a
+
+
+def test_training_from_its_seed(faces):
+    f = [c.score_all(c.train_faces(faces[:200], faces[200:], "score", 1., 3, "tiny"), faces[200:])[0] for _ in range(2)]
+    assert torch.equal(*f)
+
+
+def test_curve_takes_its_points(faces):
+    curve = c.Curve(faces, faces, every=3, images=50)
+    for _ in range(7): curve(FloatNet())
+    assert [p["step"] for p in curve.points] == [3, 6] and set(curve.points[0]) == {"step", *(f"{part}_{k}" for part in ("train", "test") for k in ("GP0", "GP1", "DI"))}
+
+
+class FloatNet(torch.nn.Module):
+    def forward(self, x): return x.float().mean((1, 2, 3)) / 25 - 5
+
+
+def test_memory_shortage_is_answered_in_words(faces, monkeypatch):
+    def fail(*args, **kwargs): raise RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 123 bytes.")
+    monkeypatch.setattr(c, "fit", fail)
+    with pytest.raises(ValueError, match="smaller chunk, a smaller batch_size or smaller images"): c.train_faces(faces, faces, "score", 1., 0, "paper")
+    def other(*args, **kwargs): raise RuntimeError("something else")
+    monkeypatch.setattr(c, "fit", other)
+    with pytest.raises(RuntimeError, match="something else"): c.train_faces(faces, faces, "score", 1., 0, "quick")
+
+
+def test_reported_weight():
+    mean = pd.DataFrame({"Acc": [.77, .765, .751, .70]}, [0., .1, .2, 1.])
+    assert c.reported_weight(mean) == .2
+
+
+def test_stored_rows_hold_numbers_only():
+    "No path, no id, no label of a single image."
+    for file in ("rows", "changes"):
+        for row in read_rows(results_dir() / "celeba" / f"{file}.jsonl"):
+            assert not any(isinstance(v, str) and "/" in v for v in row.values())
+            assert not any(isinstance(v, list) and len(v) > 200 for v in row.values())
+    rows = read_rows(results_dir() / "celeba" / "rows.jsonl")
+    for config in c.celeba_configs(): assert any(all(r.get(k) == v for k, v in config.items()) for r in rows), config
