@@ -7,7 +7,7 @@ __all__ = ['MNIST_SHA256', 'MNIST_MD5', 'packaged_mnist', 'mnist_root', 'read_id
            'rotated_half', 'semi_random', 'mnist_net', 'coarse_scores', 'separate_treatment', 'mnist_parts',
            'load_mnist']
 
-# %% ../nbs/11b_digits.ipynb #136d0f31
+# %% ../nbs/11b_digits.ipynb #08ef3e50
 import gzip, hashlib, io, os, warnings
 from functools import lru_cache
 from pathlib import Path
@@ -19,20 +19,20 @@ from .training import fit, score_all
 from fastcore.basics import patch
 from torch import nn
 
-# %% ../nbs/11b_digits.ipynb #8bbbf9dc
+# %% ../nbs/11b_digits.ipynb #e733cd27
 MNIST_SHA256 = "af3be14432ff2e5c5b3abdcdc83a6ec4d78d529214c74ff459836ae54fa74fff"
 
-# %% ../nbs/11b_digits.ipynb #eafad1ad
+# %% ../nbs/11b_digits.ipynb #b0f719d6
 def packaged_mnist() -> tuple: # training images, their digits, test images, their digits
     "The 20,000 training and 8,000 test images inside the package."
     with np.load(io.BytesIO(read_packaged("mnist.npz", MNIST_SHA256)), allow_pickle=False) as arrays:
         return tuple(torch.from_numpy(arrays[f"{part}_{what}"].copy()) for part in ("train", "test") for what in ("images", "digits"))
 
-# %% ../nbs/11b_digits.ipynb #b575d111
+# %% ../nbs/11b_digits.ipynb #1daa8d49
 MNIST_MD5 = {"train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb", "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
              "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea", "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637"}
 
-# %% ../nbs/11b_digits.ipynb #27f94836
+# %% ../nbs/11b_digits.ipynb #e087cf23
 def mnist_root(
     root=None, # folder, or None for the environment variable FAIRW2_MNIST or the default
 ) -> Path: # where the full files are looked for
@@ -40,7 +40,7 @@ def mnist_root(
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(root or os.environ.get("FAIRW2_MNIST") or Path(cache) / "fairw2_nb" / "mnist").expanduser()
 
-# %% ../nbs/11b_digits.ipynb #84a98532
+# %% ../nbs/11b_digits.ipynb #83afd514
 def read_idx(
     root: Path, # folder of the files, or the parent of torchvision's MNIST/raw
     name: str, # one of the four names
@@ -54,7 +54,7 @@ def read_idx(
     shape = (-1, 28, 28) if "images" in name else (-1,)
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=16 if "images" in name else 8).reshape(shape)
 
-# %% ../nbs/11b_digits.ipynb #51281d20
+# %% ../nbs/11b_digits.ipynb #3e9b71bd
 def full_mnist(
     root=None, # folder of the files
     download: bool = True, # let torchvision download what is missing
@@ -68,7 +68,7 @@ def full_mnist(
     torchvision_module("datasets").MNIST(root, download=True)
     return tuple(read_idx(root, name) for name in MNIST_MD5)
 
-# %% ../nbs/11b_digits.ipynb #5be37061
+# %% ../nbs/11b_digits.ipynb #6c9d688f
 def mnist_arrays(
     full: bool = False, # all 70,000 images instead of the embedded 28,000
     root=None, # folder of the full files
@@ -82,7 +82,7 @@ def mnist_arrays(
                       f"To have all, put its four files there, or set FAIRW2_MNIST to their folder.", stacklevel=3)
         return packaged_mnist()
 
-# %% ../nbs/11b_digits.ipynb #e3f2d881
+# %% ../nbs/11b_digits.ipynb #637ff1b0
 class DigitDataset(FairDataset):
     "Images, labels and groups, with the digit of each image; `clean` are the labels before any was falsified."
     def __init__(self,
@@ -98,7 +98,7 @@ class DigitDataset(FairDataset):
     @property
     def flipped(self): "Whether the label was falsified."; return self.y != self.clean
 
-# %% ../nbs/11b_digits.ipynb #26fafad7
+# %% ../nbs/11b_digits.ipynb #5d250d64
 @patch
 def apply(self: DigitDataset,
     f, # applied to x, y, s and the digits
@@ -108,7 +108,7 @@ def apply(self: DigitDataset,
     new.digits = f(self.digits)
     return new
 
-# %% ../nbs/11b_digits.ipynb #c622d285
+# %% ../nbs/11b_digits.ipynb #98f9fdbe
 @patch
 def relabel(self: DigitDataset,
     rows, # row numbers
@@ -118,7 +118,7 @@ def relabel(self: DigitDataset,
     new.y = self.y.index_fill(0, torch.as_tensor(rows), 0)
     return new
 
-# %% ../nbs/11b_digits.ipynb #2baf76b5
+# %% ../nbs/11b_digits.ipynb #d40e004f
 def rotated_half(
     images, # bytes, shape (n, 28, 28)
     digits, # digits, shape (n,)
@@ -129,7 +129,7 @@ def rotated_half(
     x = torch.where((s == 0)[:, None, None], images.flip(1, 2), images)
     return DigitDataset(x[:, None].float() / 255, s, digits)
 
-# %% ../nbs/11b_digits.ipynb #61083dfd
+# %% ../nbs/11b_digits.ipynb #1630773e
 def semi_random(
     data: DigitDataset, # clean training part
     generator: torch.Generator, # draws the rows
@@ -139,7 +139,7 @@ def semi_random(
     sevens = ((data.digits == 7) & (data.s == 0)).nonzero().flatten()
     return sevens[torch.randperm(len(sevens), generator=generator)[:round(share * len(sevens))]]
 
-# %% ../nbs/11b_digits.ipynb #1ea09ef5
+# %% ../nbs/11b_digits.ipynb #cdc9d811
 def mnist_net(
     seed: int, # seed of the initial weights
     channels: tuple = (8, 16, 32), # channels of the three blocks
@@ -150,7 +150,7 @@ def mnist_net(
     net = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(9 * channels[-1], 64), nn.ReLU(), nn.Linear(64, 1), nn.Flatten(0))
     return net.to(memory_format=torch.channels_last) # twice as fast on a CPU
 
-# %% ../nbs/11b_digits.ipynb #b6a7a38c
+# %% ../nbs/11b_digits.ipynb #13af160b
 def coarse_scores(
     data: DigitDataset, # clean training part
     seed: int, # seed of weights and batches
@@ -162,7 +162,7 @@ def coarse_scores(
         fit(net, data, loss="mse", opt=lambda p: torch.optim.Adam(p, lr=3e-3), epochs=epochs, valid=data[:500], seed=seed, progress=False)
     return score_all(net, data)[0]
 
-# %% ../nbs/11b_digits.ipynb #506dc5a0
+# %% ../nbs/11b_digits.ipynb #9ec9e67c
 def separate_treatment(
     data: DigitDataset, # clean training part
     scores, # coarse scores, shape (n,)
@@ -172,7 +172,7 @@ def separate_treatment(
     rows = ((data.s == 0) & (data.clean == 1)).nonzero().flatten()
     return rows[scores[rows].argsort()[:round(share * len(rows))]]
 
-# %% ../nbs/11b_digits.ipynb #d1ff8c74
+# %% ../nbs/11b_digits.ipynb #ac588f3f
 @lru_cache(maxsize=1)
 def mnist_parts(
     protocol: str, # "none", "SR" or "ST"
@@ -188,7 +188,7 @@ def mnist_parts(
     if protocol == "ST": train = train.relabel(separate_treatment(train, coarse_scores(train, seed)))
     return train, test
 
-# %% ../nbs/11b_digits.ipynb #9fa09056
+# %% ../nbs/11b_digits.ipynb #3d34cc7a
 def load_mnist(
     protocol: str = "none", # "none": true labels; "SR": 65% of the rotated sevens have y = 0; "ST": the 30% lowest-scored rotated positives have y = 0
     seed: int = 0, # seed of groups, falsified labels and coarse training
