@@ -6,7 +6,7 @@
 __all__ = ['demo_scores', 'demo_table', 'demo_html', 'demo', 'run_quietly', 'experiment', 'adult', 'mnist', 'celeba', 'bench',
            'positive', 'add_experiment', 'make_parser', 'main']
 
-# %% ../nbs/14_cli.ipynb #2347c4e6
+# %% ../nbs/14_cli.ipynb #d56d9653
 import argparse, os, sys, warnings
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from .adult import adult_configs, adult_run, adult_table, sweep_configs, sweep_r
 from .celeba import celeba_configs, celeba_run
 from .cost import cost_configs, cost_run
 from .faces import load_celeba
-from .frontier import carry_configs, frontier_configs, frontier_run
 from .metrics import fairness_report
 from .mnist import mnist_configs, mnist_run
 from .pages import adult_html, celeba_html, celeba_table, check_writable, free_path, html_page, make_folder, mnist_html, mnist_table, write_whole
@@ -27,7 +26,7 @@ from .portability import biased_problem, portability_configs, portability_run, s
 from .rows import results_dir, run_missing
 from tqdm import tqdm
 
-# %% ../nbs/14_cli.ipynb #a55eedb9
+# %% ../nbs/14_cli.ipynb #7f3c2b2f
 def demo_scores(
     lams: list, # weights of the penalty, 0 for none
     steps: int = 2000, # training steps per network
@@ -43,7 +42,7 @@ def demo_scores(
         with torch.no_grad(): scores[lam] = net(x).sigmoid()
     return y, s, scores
 
-# %% ../nbs/14_cli.ipynb #1374d522
+# %% ../nbs/14_cli.ipynb #67b7f389
 def demo_table(
     y, # labels, shape (n,)
     s, # groups, shape (n,)
@@ -57,7 +56,7 @@ def demo_table(
         return [f"{rows[c].value:.3f} [{rows[c].low:.3f}, {rows[c].high:.3f}]" for c in columns]
     return pd.DataFrame([cells(f) for f in scores.values()], pd.Index(scores, name="λ"), columns)
 
-# %% ../nbs/14_cli.ipynb #66726c8d
+# %% ../nbs/14_cli.ipynb #a093ab39
 def demo_html(
     table: pd.DataFrame, # of `demo_table`
     s, # groups, shape (n,)
@@ -70,7 +69,7 @@ def demo_html(
             "W2 the distance between their score distributions. The penalty lowers these measured disparities; the first column shows the cost in accuracy.")
     return html_page("A biased classifier, with and without the penalty", note, table, figure, "Score CDFs of the two groups for each weight")
 
-# %% ../nbs/14_cli.ipynb #11fd29d8
+# %% ../nbs/14_cli.ipynb #f5f91ebd
 def demo(args):
     "Train, print the table and write the report."
     check_writable(args.out)
@@ -79,7 +78,7 @@ def demo(args):
     print(f"\n{table.to_string()}\n\nDI: ratio of the groups' positive rates, 1 is parity. W2: distance between their score distributions. 95% bootstrap intervals.")
     print(f"Report: {write_whole(free_path(args.out), demo_html(table, s, scores))}")
 
-# %% ../nbs/14_cli.ipynb #47652cb6
+# %% ../nbs/14_cli.ipynb #05411e74
 def run_quietly(
     run, # function of the settings that gives a row
     configs: list, # settings of the runs
@@ -92,7 +91,7 @@ def run_quietly(
         warnings.simplefilter("ignore")
         return run_missing(run, configs, path, workers, desc=desc)
 
-# %% ../nbs/14_cli.ipynb #50bb2cd3
+# %% ../nbs/14_cli.ipynb #f856693a
 def experiment(
     args, # arguments of the command
     name: str, # name of the experiment
@@ -108,19 +107,19 @@ def experiment(
     rows = run_quietly(run, configs, file, args.workers, f"{name}, {args.preset}")
     print(f"\n{table(rows).to_string()}\n\n{legend}\nRows: {file}\nReport: {write_whole(free_path(args.report), page(rows))}")
 
-# %% ../nbs/14_cli.ipynb #b2d589c9
+# %% ../nbs/14_cli.ipynb #2737508b
 def adult(args):
     "Table 1 on Adult."
     legend = "DI: ratio of the groups' positive rates, 1 is parity. O_sy: positive rate of group s (1: men) given the label y. Mean ± standard deviation over splits, test part."
     experiment(args, "adult", adult_run, adult_configs(args.preset, args.seeds), adult_table, adult_html, legend)
 
-# %% ../nbs/14_cli.ipynb #6dfa0808
+# %% ../nbs/14_cli.ipynb #44c39f4c
 def mnist(args):
     "Figure 3 and Table 2 on MNIST."
     legend = "DI: ratio of the groups' positive rates, 1 is parity. GPs, TPs, TNs: good predictions, true-positive and true-negative rate of group s (0: rotated). Mean ± standard deviation over classifiers, test part with true labels."
     experiment(args, "mnist", mnist_run, mnist_configs(args.preset, args.seeds), mnist_table, mnist_html, legend)
 
-# %% ../nbs/14_cli.ipynb #a8762bd5
+# %% ../nbs/14_cli.ipynb #34306922
 def celeba(args):
     "Figure 4 on CelebA, or on drawn faces."
     if args.data: os.environ["FAIRW2_CELEBA"] = str(Path(args.data).resolve()) # workers read it; no path enters a row
@@ -128,16 +127,15 @@ def celeba(args):
     legend = "DI: ratio of the groups' positive rates, 1 is parity. GPs: good predictions of group s (1: Young); ratio: the smaller of GP0/GP1 and GP1/GP0. Mean ± standard deviation over networks, test part."
     experiment(args, "celeba", celeba_run, celeba_configs(args.preset, args.seeds, "synthetic" if args.synthetic else "celeba"), celeba_table, celeba_html, legend)
 
-# %% ../nbs/14_cli.ipynb #e9c3d725
+# %% ../nbs/14_cli.ipynb #df4dbc72
 def bench(args):
     "Run the missing rows of a benchmark."
     configs, run, workers = {"portability": (lambda: portability_configs(args.seeds), portability_run, args.workers), "cost": (cost_configs, cost_run, 1),
-                             "sweep": (lambda: sweep_configs(args.seeds), sweep_run, args.workers),
-                             "frontier": (lambda: frontier_configs(args.seeds) + carry_configs(args.seeds), frontier_run, args.workers)}[args.what]
+                             "sweep": (lambda: sweep_configs(args.seeds), sweep_run, args.workers)}[args.what]
     out = Path(args.out) if args.out else results_dir() / args.what / "rows.jsonl"
     print(f"{len(run_quietly(run, configs(), out, workers, args.what))} rows in {out}")
 
-# %% ../nbs/14_cli.ipynb #7e62dd20
+# %% ../nbs/14_cli.ipynb #3e891f97
 def positive(kind, least=0):
     "A converter for argparse that accepts finite numbers of at least `least`."
     def convert(text):
@@ -147,7 +145,7 @@ def positive(kind, least=0):
     convert.__name__ = kind.__name__
     return convert
 
-# %% ../nbs/14_cli.ipynb #58b501e3
+# %% ../nbs/14_cli.ipynb #b8472449
 def add_experiment(
     commands, # subparsers
     name: str, # name of the command
@@ -166,7 +164,7 @@ def add_experiment(
     c.set_defaults(run=run)
     return c
 
-# %% ../nbs/14_cli.ipynb #e107f579
+# %% ../nbs/14_cli.ipynb #3d0f4f20
 def make_parser() -> argparse.ArgumentParser: # parser of the command line
     "The commands and their options."
     parser = argparse.ArgumentParser("fairw2", description="Wasserstein fairness penalties for neural networks.")
@@ -184,14 +182,14 @@ def make_parser() -> argparse.ArgumentParser: # parser of the command line
     d.add_argument("--out", default="fairw2-report.html", help="report to write; an existing file is kept and a number added (default: fairw2-report.html)")
     d.set_defaults(run=demo)
     b = commands.add_parser("bench", help="run the missing rows of a benchmark; finished rows are kept")
-    b.add_argument("what", choices=["portability", "cost", "sweep", "frontier"], help="one λ across batch and reference sizes; time against POT and a bare sort; Adult at many λ; Adult against other methods")
+    b.add_argument("what", choices=["portability", "cost", "sweep"], help="one λ across batch and reference sizes; time against POT and a bare sort; Adult at many λ")
     b.add_argument("--seeds", type=positive(int, 1), default=3, help="seeds per combination (default: 3)")
     b.add_argument("--workers", type=positive(int, 1), default=1, help="processes (default: 1; timings always use 1)")
     b.add_argument("--out", help="file of rows (default: results/<benchmark>/rows.jsonl)")
     b.set_defaults(run=bench)
     return parser
 
-# %% ../nbs/14_cli.ipynb #461cf0db
+# %% ../nbs/14_cli.ipynb #9d134afa
 def main(
     argv=None, # arguments, those of the process if None
 ):

@@ -7,14 +7,14 @@ __all__ = ['YOUNG', 'RATES', 'WEIGHTS', 'OFFSET', 'CONFOUNDERS', 'SKIN', 'PALE',
            'stroke', 'paint', 'draw_colours', 'draw_shapes', 'paint_head', 'paint_features', 'paint_lines',
            'paint_glasses', 'paint_block', 'draw_faces', 'synthetic_faces', 'tile']
 
-# %% ../nbs/11d_drawn_faces.ipynb #e476df74
+# %% ../nbs/11d_drawn_faces.ipynb #15cff9b9
 import math
 
 import numpy as np
 import torch
 from .faces import FaceDataset
 
-# %% ../nbs/11d_drawn_faces.ipynb #a5cb8416
+# %% ../nbs/11d_drawn_faces.ipynb #abc03222
 YOUNG = 3.5 / 4.5 # share of the group s = 1
 
 RATES = { # probability of each attribute in the groups s = 0 and s = 1
@@ -25,13 +25,13 @@ RATES = { # probability of each attribute in the groups s = 0 and s = 1
     "Smiling": (.48, .48),
 }
 
-# %% ../nbs/11d_drawn_faces.ipynb #aaa8b043
+# %% ../nbs/11d_drawn_faces.ipynb #684da4ba
 WEIGHTS = {"Young": 2.4, "Eyeglasses": -2.4, "Gray_Hair": -1.2, "Male": -1.8, "Pale_Skin": 1.8, "Smiling": .75, "light": 2.1} # w of the label's logit
 OFFSET = -1.1 # w_0
 
 CONFOUNDERS = {"Eyeglasses": 0, "Gray_Hair": 0, "Male": 0, "Pale_Skin": 1} # attribute -> the group in which it is more frequent
 
-# %% ../nbs/11d_drawn_faces.ipynb #8dd0881f
+# %% ../nbs/11d_drawn_faces.ipynb #98803b47
 def draw_traits(
     n: int, # number of faces
     rng: np.random.Generator, # source of the draws
@@ -42,7 +42,7 @@ def draw_traits(
     logit = OFFSET + sum(w * traits[name] for name, w in WEIGHTS.items())
     return traits | {"Attractive": rng.random(n) < 1 / (1 + np.exp(-logit))}
 
-# %% ../nbs/11d_drawn_faces.ipynb #8cab86a9
+# %% ../nbs/11d_drawn_faces.ipynb #2775dba3
 def ellipse(
     u, # horizontal coordinates, shape (B, size, size)
     v, # vertical coordinates, shape (B, size, size)
@@ -58,7 +58,7 @@ def ellipse(
     radius = (a + b).sqrt_() if isinstance(square, float) and square == 0 else (a + b - square * a.clamp(max=2) * b.clamp(max=2)).sqrt_()
     return ((1 - radius) * (torch.minimum(torch.as_tensor(rx), torch.as_tensor(ry)) / h) + .5).clamp_(0, 1)
 
-# %% ../nbs/11d_drawn_faces.ipynb #b4dfefc0
+# %% ../nbs/11d_drawn_faces.ipynb #e1ac886a
 def stroke(
     u, # horizontal coordinates, shape (B, size, size)
     v, # vertical coordinates
@@ -74,7 +74,7 @@ def stroke(
     across = thick - (v - cy - bend * du * du).abs()
     return (across / h + .5).clamp(0, 1) * ((half - du.abs()) / h + .5).clamp(0, 1)
 
-# %% ../nbs/11d_drawn_faces.ipynb #8ad609d4
+# %% ../nbs/11d_drawn_faces.ipynb #78bce0ec
 def paint(
     canvas: torch.Tensor, # shape (B, 3, size, size), colours from 0 to 1
     colour: torch.Tensor, # shape (B, 3)
@@ -83,13 +83,13 @@ def paint(
     "Lay a colour over the canvas."
     canvas += cover[:, None] * (colour[:, :, None, None] - canvas)
 
-# %% ../nbs/11d_drawn_faces.ipynb #e4dd5ca5
+# %% ../nbs/11d_drawn_faces.ipynb #80baef88
 SKIN = np.array([[.91, .72, .58], [.36, .22, .15]]) # from light to dark
 PALE = np.array([.98, .89, .84])
 HAIR = np.array([[.10, .08, .07], [.33, .20, .11], [.82, .65, .35], [.50, .20, .10]]) # black, brown, blond, red
 GREY = np.array([.78, .78, .80])
 
-# %% ../nbs/11d_drawn_faces.ipynb #b8627f23
+# %% ../nbs/11d_drawn_faces.ipynb #944b50ba
 def draw_colours(
     traits: dict, # as `draw_traits` gives them
     rng: np.random.Generator, # source of the draws
@@ -104,7 +104,7 @@ def draw_colours(
     frame = np.where(rng.random((n, 1)) < .7, .08, .3) * np.array([1., .75, .6])
     return dict(skin=skin, hair=hair, lips=lips, clothes=clothes, sky=sky, ground=ground, frame=frame)
 
-# %% ../nbs/11d_drawn_faces.ipynb #b840477f
+# %% ../nbs/11d_drawn_faces.ipynb #fc844ab9
 def draw_shapes(
     traits: dict, # as `draw_traits` gives them
     rng: np.random.Generator, # source of the draws
@@ -119,7 +119,7 @@ def draw_shapes(
         eye=normal(.045, .006), lens=normal(.14, .01), smile=np.where(traits["Smiling"], normal(.9, .2), normal(.1, .15)).clip(-.2, 1.4),
         age=np.where(young, normal(.22, .18), normal(.55, .20)).clip(0, 1), side=normal(0, .12)) # lines in the face, direction of the light
 
-# %% ../nbs/11d_drawn_faces.ipynb #9627c201
+# %% ../nbs/11d_drawn_faces.ipynb #94264bd9
 def paint_head(
     canvas, # shape (B, 3, size, size), changed in place
     u, # horizontal coordinates of each face
@@ -138,7 +138,7 @@ def paint_head(
     top = ellipse(u, v, 0., -.06, t["wide"] + .06, .56, h) * (1 - ellipse(u, v, t["turn"], .28 - t["high"], t["wide"] * .96, .62, h, .4))
     paint(canvas, c["hair"], top * ((.12 - v) / h + .5).clamp(0, 1))
 
-# %% ../nbs/11d_drawn_faces.ipynb #4bc7589c
+# %% ../nbs/11d_drawn_faces.ipynb #7b3744ad
 def paint_features(canvas, u, v, h, t, c):
     "Beard, eyes, brows, nose and mouth; arguments as in `paint_head`."
     u = u - t["turn"] # features move when the head turns
@@ -152,7 +152,7 @@ def paint_features(canvas, u, v, h, t, c):
     paint(canvas, c["lips"], stroke(u, v, 0., mouth, .13 + .03 * t["smile"], -2.2 * t["smile"], .028, h))
     paint(canvas, white, (t["smile"] > .5) * stroke(u, v, 0., mouth, .11, -2.2 * t["smile"], .013, h))
 
-# %% ../nbs/11d_drawn_faces.ipynb #9f8039d2
+# %% ../nbs/11d_drawn_faces.ipynb #fcb32c1c
 def paint_lines(canvas, u, v, h, t, c):
     "The lines of age; arguments as in `paint_head`."
     u, cover = u - t["turn"], 0.
@@ -161,7 +161,7 @@ def paint_lines(canvas, u, v, h, t, c):
         cover = cover + stroke(u.abs(), v, cx, cy, half, bend, thick, h)
     paint(canvas, c["skin"] * .55, t["age"] * cover.clamp(max=1))
 
-# %% ../nbs/11d_drawn_faces.ipynb #cb49ee8b
+# %% ../nbs/11d_drawn_faces.ipynb #b7f59967
 def paint_glasses(canvas, u, v, h, t, c):
     "Glasses; arguments as in `paint_head`."
     both = (u - t["turn"]).abs()
@@ -170,7 +170,7 @@ def paint_glasses(canvas, u, v, h, t, c):
     temple = stroke(u.abs(), v, (inner + outer) / 2, -.03, (outer - inner).clamp(min=0) / 2, 0., .016, h)
     paint(canvas, c["frame"], (ring + temple + stroke(both, v, 0., -.04, .04, 2., .016, h)).clamp(0, 1))
 
-# %% ../nbs/11d_drawn_faces.ipynb #8c0e9b3e
+# %% ../nbs/11d_drawn_faces.ipynb #d2f57e21
 def paint_block(
     t: dict, # numbers of each face, shape (B, 1, 1)
     c: dict, # colours of each face, shape (B, 3)
@@ -190,7 +190,7 @@ def paint_block(
     middle[worn] = with_glasses
     return canvas * (.76 + .11 * t["light"] + t["side"] * u).clamp_(.25, 1.15)[:, None] # well lit or not, from one side or the other
 
-# %% ../nbs/11d_drawn_faces.ipynb #8a968833
+# %% ../nbs/11d_drawn_faces.ipynb #555474ff
 def draw_faces(
     traits: dict, # as `draw_traits` gives them
     size: int, # height and width
@@ -208,7 +208,7 @@ def draw_faces(
         x[part] = (255 * (pixels + .008 * torch.randn(pixels.shape, generator=seed))).round().clamp(0, 255).to(torch.uint8)
     return x
 
-# %% ../nbs/11d_drawn_faces.ipynb #dd6679ef
+# %% ../nbs/11d_drawn_faces.ipynb #aa28ec32
 def synthetic_faces(
     n: int, # number of faces
     size: int = 64, # height and width
@@ -224,7 +224,7 @@ def synthetic_faces(
     names = sorted({"Attractive", "Young", *RATES})
     return FaceDataset(draw_faces(traits, size, rng), np.stack([traits[k] for k in names], 1), names, None, target, sensitive, ("Synthetic: drawn faces, not photographs.",))
 
-# %% ../nbs/11d_drawn_faces.ipynb #af78f1dd
+# %% ../nbs/11d_drawn_faces.ipynb #d7ad9b5b
 def tile(
     x: torch.Tensor, # images, shape (n, 3, height, width)
     columns: int, # images in a row; the last row is filled up with white
