@@ -6,7 +6,7 @@
 __all__ = ['demo_scores', 'demo_table', 'demo_html', 'demo', 'run_quietly', 'experiment', 'adult', 'mnist', 'celeba', 'bench',
            'positive', 'add_experiment', 'make_parser', 'main']
 
-# %% ../nbs/14_cli.ipynb #d56d9653
+# %% ../nbs/14_cli.ipynb #a9bdc1c4
 import argparse, os, sys, warnings
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from .portability import biased_problem, portability_configs, portability_run, s
 from .rows import results_dir, run_missing
 from tqdm import tqdm
 
-# %% ../nbs/14_cli.ipynb #7f3c2b2f
+# %% ../nbs/14_cli.ipynb #fdd73b7e
 def demo_scores(
     lams: list, # weights of the penalty, 0 for none
     steps: int = 2000, # training steps per network
@@ -42,7 +42,7 @@ def demo_scores(
         with torch.no_grad(): scores[lam] = net(x).sigmoid()
     return y, s, scores
 
-# %% ../nbs/14_cli.ipynb #67b7f389
+# %% ../nbs/14_cli.ipynb #26697876
 def demo_table(
     y, # labels, shape (n,)
     s, # groups, shape (n,)
@@ -56,7 +56,7 @@ def demo_table(
         return [f"{rows[c].value:.3f} [{rows[c].low:.3f}, {rows[c].high:.3f}]" for c in columns]
     return pd.DataFrame([cells(f) for f in scores.values()], pd.Index(scores, name="λ"), columns)
 
-# %% ../nbs/14_cli.ipynb #a093ab39
+# %% ../nbs/14_cli.ipynb #66aa21e0
 def demo_html(
     table: pd.DataFrame, # of `demo_table`
     s, # groups, shape (n,)
@@ -69,7 +69,7 @@ def demo_html(
             "W2 the distance between their score distributions. The penalty lowers these measured disparities; the first column shows the cost in accuracy.")
     return html_page("A biased classifier, with and without the penalty", note, table, figure, "Score CDFs of the two groups for each weight")
 
-# %% ../nbs/14_cli.ipynb #f5f91ebd
+# %% ../nbs/14_cli.ipynb #8a6e18ed
 def demo(args):
     "Train, print the table and write the report."
     check_writable(args.out)
@@ -78,7 +78,7 @@ def demo(args):
     print(f"\n{table.to_string()}\n\nDI: ratio of the groups' positive rates, 1 is parity. W2: distance between their score distributions. 95% bootstrap intervals.")
     print(f"Report: {write_whole(free_path(args.out), demo_html(table, s, scores))}")
 
-# %% ../nbs/14_cli.ipynb #05411e74
+# %% ../nbs/14_cli.ipynb #8d58fd71
 def run_quietly(
     run, # function of the settings that gives a row
     configs: list, # settings of the runs
@@ -91,7 +91,7 @@ def run_quietly(
         warnings.simplefilter("ignore")
         return run_missing(run, configs, path, workers, desc=desc)
 
-# %% ../nbs/14_cli.ipynb #f856693a
+# %% ../nbs/14_cli.ipynb #16f76f2d
 def experiment(
     args, # arguments of the command
     name: str, # name of the experiment
@@ -107,19 +107,19 @@ def experiment(
     rows = run_quietly(run, configs, file, args.workers, f"{name}, {args.preset}")
     print(f"\n{table(rows).to_string()}\n\n{legend}\nRows: {file}\nReport: {write_whole(free_path(args.report), page(rows))}")
 
-# %% ../nbs/14_cli.ipynb #2737508b
+# %% ../nbs/14_cli.ipynb #edd1c896
 def adult(args):
     "Table 1 on Adult."
     legend = "DI: ratio of the groups' positive rates, 1 is parity. O_sy: positive rate of group s (1: men) given the label y. Mean ± standard deviation over splits, test part."
     experiment(args, "adult", adult_run, adult_configs(args.preset, args.seeds), adult_table, adult_html, legend)
 
-# %% ../nbs/14_cli.ipynb #44c39f4c
+# %% ../nbs/14_cli.ipynb #059634e9
 def mnist(args):
     "Figure 3 and Table 2 on MNIST."
     legend = "DI: ratio of the groups' positive rates, 1 is parity. GPs, TPs, TNs: good predictions, true-positive and true-negative rate of group s (0: rotated). Mean ± standard deviation over classifiers, test part with true labels."
     experiment(args, "mnist", mnist_run, mnist_configs(args.preset, args.seeds), mnist_table, mnist_html, legend)
 
-# %% ../nbs/14_cli.ipynb #34306922
+# %% ../nbs/14_cli.ipynb #28bf82f0
 def celeba(args):
     "Figure 4 on CelebA, or on drawn faces."
     if args.data: os.environ["FAIRW2_CELEBA"] = str(Path(args.data).resolve()) # workers read it; no path enters a row
@@ -127,7 +127,7 @@ def celeba(args):
     legend = "DI: ratio of the groups' positive rates, 1 is parity. GPs: good predictions of group s (1: Young); ratio: the smaller of GP0/GP1 and GP1/GP0. Mean ± standard deviation over networks, test part."
     experiment(args, "celeba", celeba_run, celeba_configs(args.preset, args.seeds, "synthetic" if args.synthetic else "celeba"), celeba_table, celeba_html, legend)
 
-# %% ../nbs/14_cli.ipynb #df4dbc72
+# %% ../nbs/14_cli.ipynb #3b2bf450
 def bench(args):
     "Run the missing rows of a benchmark."
     configs, run, workers = {"portability": (lambda: portability_configs(args.seeds), portability_run, args.workers), "cost": (cost_configs, cost_run, 1),
@@ -135,7 +135,7 @@ def bench(args):
     out = Path(args.out) if args.out else results_dir() / args.what / "rows.jsonl"
     print(f"{len(run_quietly(run, configs(), out, workers, args.what))} rows in {out}")
 
-# %% ../nbs/14_cli.ipynb #3e891f97
+# %% ../nbs/14_cli.ipynb #b26fd76b
 def positive(kind, least=0):
     "A converter for argparse that accepts finite numbers of at least `least`."
     def convert(text):
@@ -145,7 +145,7 @@ def positive(kind, least=0):
     convert.__name__ = kind.__name__
     return convert
 
-# %% ../nbs/14_cli.ipynb #b8472449
+# %% ../nbs/14_cli.ipynb #22723437
 def add_experiment(
     commands, # subparsers
     name: str, # name of the command
@@ -164,7 +164,7 @@ def add_experiment(
     c.set_defaults(run=run)
     return c
 
-# %% ../nbs/14_cli.ipynb #3d0f4f20
+# %% ../nbs/14_cli.ipynb #a40beb3a
 def make_parser() -> argparse.ArgumentParser: # parser of the command line
     "The commands and their options."
     parser = argparse.ArgumentParser("fairw2", description="Wasserstein fairness penalties for neural networks.")
@@ -189,7 +189,7 @@ def make_parser() -> argparse.ArgumentParser: # parser of the command line
     b.set_defaults(run=bench)
     return parser
 
-# %% ../nbs/14_cli.ipynb #9d134afa
+# %% ../nbs/14_cli.ipynb #6d6746a4
 def main(
     argv=None, # arguments, those of the process if None
 ):

@@ -6,7 +6,7 @@
 __all__ = ['mnist_options', 'digit_metrics', 'find_flipped', 'mnist_run', 'mnist_configs', 'figure_3', 'best_weight',
            'paper_table_2']
 
-# %% ../nbs/experiments/mnist.ipynb #175de2be
+# %% ../nbs/experiments/mnist.ipynb #8445d5d1
 import torch
 from .digits import MNIST_SHA256, load_mnist, mnist_net
 from .metrics import fairness_report
@@ -14,7 +14,7 @@ from .penalty import WassersteinPenalty
 from .training import fit, score_all
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-# %% ../nbs/experiments/mnist.ipynb #2e53e2d6
+# %% ../nbs/experiments/mnist.ipynb #9dba2c4d
 def mnist_options(
     preset: str, # "quick", "paper" or "tiny"
 ) -> dict: # arguments of `fit`
@@ -24,7 +24,7 @@ def mnist_options(
     if preset not in presets: raise ValueError(f"preset = {preset!r}: expected one of {', '.join(presets)}.")
     return presets[preset]
 
-# %% ../nbs/experiments/mnist.ipynb #11da467d
+# %% ../nbs/experiments/mnist.ipynb #f69fc23e
 def digit_metrics(
     net, # trained network
     data, # `DigitDataset`
@@ -36,7 +36,7 @@ def digit_metrics(
     groups = {f"{rate}{k}": r[rate, k] for k in (0, 1) for rate in ("GP", "TP", "TN")}
     return {prefix + name: value for name, value in {"Acc": r["Acc"], "DI": r["DI"], "MSE": (f - y).square().mean().item(), "W2": r["W2"], **groups}.items()}
 
-# %% ../nbs/experiments/mnist.ipynb #8d6d1231
+# %% ../nbs/experiments/mnist.ipynb #6ae2f01e
 def find_flipped(
     net, # trained network
     train, # `DigitDataset` with falsified labels
@@ -49,7 +49,7 @@ def find_flipped(
     return {"found_precision": float(hidden[top].mean()), "found_AP": float(average_precision_score(hidden, f)), "found_AUC": float(roc_auc_score(hidden, f)),
             "above_half_precision": float(hidden[f > .5].mean()) if (f > .5).any() else float("nan"), "above_half_recall": float((f[hidden] > .5).mean())}
 
-# %% ../nbs/experiments/mnist.ipynb #6f90ba54
+# %% ../nbs/experiments/mnist.ipynb #4aec4057
 def mnist_run(
     protocol: str, # "none", "SR" or "ST"
     grad: str, # "exact" or "paper"
@@ -64,7 +64,7 @@ def mnist_run(
     history = fit(net, train, lam=lam, penalty=WassersteinPenalty(reference=2000, grad=grad), valid=train[:500], seed=seed, progress=False, **mnist_options(preset))
     return {**digit_metrics(net, test), **digit_metrics(net, train, "train_"), **find_flipped(net, train), "flips": train.flipped.sum().item(), "loss": history[-1]["loss"], "data": MNIST_SHA256[:12]}
 
-# %% ../nbs/experiments/mnist.ipynb #d62ae9e5
+# %% ../nbs/experiments/mnist.ipynb #4c92a62d
 def mnist_configs(
     preset: str = "quick", # "quick" or "paper"
     seeds: int = 9, # classifiers per weight
@@ -75,7 +75,7 @@ def mnist_configs(
     runs = [run for k in range(seeds) for run in [("none", "exact", 0., k)] + one("SR", k) + one("ST", k)]
     return [dict(protocol=protocol, grad=grad, lam=lam, seed=k, preset=preset) for protocol, grad, lam, k in runs]
 
-# %% ../nbs/experiments/mnist.ipynb #b49e1ac2
+# %% ../nbs/experiments/mnist.ipynb #20bbf0e1
 def figure_3(
     rows, # data frame of rows
     protocol: str, # "SR" or "ST"
@@ -95,7 +95,7 @@ def figure_3(
         ax.set(title=f"{protocol}: {label}", xticks=range(len(lams)), xlabel="λ")
         ax.set_xticklabels([f"{lam:g}" for lam in lams], fontsize=7)
 
-# %% ../nbs/experiments/mnist.ipynb #8e241269
+# %% ../nbs/experiments/mnist.ipynb #62a8971b
 def best_weight(
     rows, # data frame of rows of one protocol and gradient, those with λ = 0 included
 ): # the row of means, with `lam` as its name
@@ -103,7 +103,7 @@ def best_weight(
     mean = rows.groupby("lam").mean(numeric_only=True)
     return mean[mean.Acc >= mean.Acc.loc[0.]].sort_values("DI").iloc[-1]
 
-# %% ../nbs/experiments/mnist.ipynb #3de8afdf
+# %% ../nbs/experiments/mnist.ipynb #c5fe306a
 def paper_table_2() -> dict: # the printed rows
     "Table 2 as printed."
     columns = ("train_DI", "train_GP0", "train_GP1", "DI", "GP0", "GP1", "TP0", "TN0", "TP1", "TN1")

@@ -6,7 +6,7 @@
 __all__ = ['free_path', 'check_writable', 'make_folder', 'write_whole', 'figure_uri', 'html_page', 'adult_html', 'spread_table',
            'mnist_table', 'mnist_html', 'celeba_table', 'celeba_html']
 
-# %% ../nbs/13a_pages.ipynb #fad68054
+# %% ../nbs/13a_pages.ipynb #7fed625a
 import base64, html, io, os, tempfile
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from .adult import adult_table, paper_table, plot_quantiles
 from .celeba import figure_4
 from .mnist import figure_3
 
-# %% ../nbs/13a_pages.ipynb #180d74b7
+# %% ../nbs/13a_pages.ipynb #6977bb69
 def free_path(
     path, # wished path of a file
 ) -> Path: # the path, or the first with a number that does not exist yet
@@ -26,7 +26,7 @@ def free_path(
     while candidate.exists(): candidate, k = path.with_name(f"{path.stem}-{k}{path.suffix}"), k + 1
     return candidate
 
-# %% ../nbs/13a_pages.ipynb #a31467cc
+# %% ../nbs/13a_pages.ipynb #172b3476
 def check_writable(
     path, # file that will be written
 ):
@@ -36,7 +36,7 @@ def check_writable(
     if not path.parent.is_dir(): raise SystemExit(f"The folder {path.parent} does not exist: create it, or choose another.")
     if not os.access(path.parent, os.W_OK): raise SystemExit(f"The folder {path.parent} cannot be written to: choose another.")
 
-# %% ../nbs/13a_pages.ipynb #966ae38e
+# %% ../nbs/13a_pages.ipynb #d1405582
 def make_folder(
     path, # folder for rows
 ) -> Path: # the folder
@@ -45,7 +45,7 @@ def make_folder(
     except OSError: raise SystemExit(f"{path} is not a folder and cannot be made one: choose another with --out.") from None
     return Path(path)
 
-# %% ../nbs/13a_pages.ipynb #dbd654c6
+# %% ../nbs/13a_pages.ipynb #91695b7e
 def write_whole(
     path: Path, # where to write
     text: str, # what to write
@@ -60,7 +60,7 @@ def write_whole(
         raise SystemExit(f"The report could not be written to {path}: {e.strerror}. Choose another place.") from None
     return part.replace(path)
 
-# %% ../nbs/13a_pages.ipynb #d0e9df3a
+# %% ../nbs/13a_pages.ipynb #b9ba2a8c
 def figure_uri(
     figure: plt.Figure, # a finished figure
 ) -> str: # data: address of a PNG
@@ -70,7 +70,7 @@ def figure_uri(
     plt.close(figure)
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
-# %% ../nbs/13a_pages.ipynb #07eee63e
+# %% ../nbs/13a_pages.ipynb #749bf635
 def html_page(
     title: str, # heading of the page
     note: str, # what the table shows
@@ -85,7 +85,7 @@ def html_page(
     return (f"<!doctype html><html lang='en'>{head}<h1>{html.escape(title)}</h1><p>{html.escape(note)}</p>{table.to_html(escape=True)}"
             f"<p><img alt='{html.escape(alt, quote=True)}' src='{figure_uri(figure)}'></p></html>")
 
-# %% ../nbs/13a_pages.ipynb #70dd7b70
+# %% ../nbs/13a_pages.ipynb #c6ee111a
 def adult_html(
     rows: list, # rows of `adult_run`
 ) -> str: # a page that needs no other file
@@ -104,18 +104,18 @@ def adult_html(
             "(1: men) given the label y. Compare the DI column for the disparity, Acc for the cost, and the O columns for what happens to each group.")
     return html_page("Adult, six methods", note, adult_table(rows), figure, "Accuracy against disparate impact, and score CDFs without and with the penalty")
 
-# %% ../nbs/13a_pages.ipynb #ac5859eb
+# %% ../nbs/13a_pages.ipynb #a43d4e9b
 def spread_table(
     frame: pd.DataFrame, # one line per run
     by: list, # columns that make a group
     columns: list, # columns to average
     of: str, # what a run is
 ) -> pd.DataFrame: # one line per group
-    "Mean ± standard deviation over the runs of each group, as text."
-    cell = lambda v: f"{v.mean():.3f}" + (f" ± {v.std():.3f}" if len(v) > 1 else "")
+    "Mean ± standard deviation over the runs of each group, as text; in how many it is defined, if not in all."
+    cell = lambda v: f"{v.mean():.3f}" + (f" ± {v.std():.3f}" if v.count() > 1 else "") + (f" ({v.count()} of {len(v)})" if v.count() < len(v) else "")
     return pd.DataFrame({key: {of: str(len(part))} | {c: cell(part[c]) for c in columns} for key, part in frame.groupby(by)}).T.rename_axis(by)
 
-# %% ../nbs/13a_pages.ipynb #427dd036
+# %% ../nbs/13a_pages.ipynb #35cab51b
 def mnist_table(
     rows: list, # rows of `mnist_run`
 ) -> pd.DataFrame: # one line per protocol, gradient and weight
@@ -124,7 +124,7 @@ def mnist_table(
     frame.loc[frame.lam == 0, "grad"] = "-"
     return spread_table(frame, ["protocol", "grad", "lam"], ["Acc", "DI", "MSE", "GP0", "GP1", "TP0", "TN0", "TP1", "TN1"], "classifiers")
 
-# %% ../nbs/13a_pages.ipynb #1a12e12d
+# %% ../nbs/13a_pages.ipynb #f264ea8d
 def mnist_html(
     rows: list, # rows of `mnist_run`
 ) -> str: # a page that needs no other file
@@ -137,14 +137,14 @@ def mnist_html(
             "The paper reports for SR, test: DI .86 and GP .92, .96 without penalty; DI .96 and GP .93, .95 with it; 97.4% good predictions with clean labels.")
     return html_page("MNIST with biased labels", note, mnist_table(rows), figure, "DI, MSE and good predictions of both groups against the weight, for both protocols")
 
-# %% ../nbs/13a_pages.ipynb #7bbd63a3
+# %% ../nbs/13a_pages.ipynb #a32eac25
 def celeba_table(
     rows: list, # rows of `celeba_run`
 ) -> pd.DataFrame: # one line per penalty, loss and weight
     "Mean ± standard deviation over networks, test part."
     return spread_table(pd.DataFrame(rows), ["on", "loss", "lam"], ["Acc", "DI", "MSE", "GP0", "GP1", "ratio", "W2"], "networks")
 
-# %% ../nbs/13a_pages.ipynb #74617bed
+# %% ../nbs/13a_pages.ipynb #33048436
 def celeba_html(
     rows: list, # rows of `celeba_run`
 ) -> str: # a page that needs no other file
