@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['uncounted', 'InChunks', 'memory_kinds', 'step_in_process', 'memory_run']
 
-# %% ../nbs/10c_memory.ipynb #e70ef12b
+# %% ../nbs/10c_memory.ipynb #53c873b7
 import contextlib
 
 import torch
@@ -16,7 +16,7 @@ from .vision import resnet18_logit
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-# %% ../nbs/10c_memory.ipynb #080403e0
+# %% ../nbs/10c_memory.ipynb #c1f440d7
 @contextlib.contextmanager
 def uncounted(
     model: nn.Module, # network
@@ -30,7 +30,7 @@ def uncounted(
             for m, buffers in kept:
                 for k, v in buffers.items(): getattr(m, k).copy_(v)
 
-# %% ../nbs/10c_memory.ipynb #74176fed
+# %% ../nbs/10c_memory.ipynb #da5f8d1d
 class InChunks(nn.Module):
     "A network that keeps the activations of one chunk at a time, at the price of a second forward pass."
     def __init__(self,
@@ -47,12 +47,12 @@ class InChunks(nn.Module):
         contexts = lambda: (contextlib.nullcontext(), uncounted(self.model))
         return torch.cat([checkpoint(self.model, part, use_reentrant=False, context_fn=contexts) for part in x.split(self.chunk)])
 
-# %% ../nbs/10c_memory.ipynb #cb3c3da2
+# %% ../nbs/10c_memory.ipynb #1c5c42cf
 def memory_kinds() -> dict: # {name: (chunk, ring, reference)}
     "Ways to train with batches of 2000."
     return {"plain, whole batch": (None, 0, 0), "plain, chunks of 250": (250, 0, 0), "ring buffer of 8000, chunks of 250": (250, 8000, 0), "8000 as explicit reference, chunks of 250": (250, 0, 8000)}
 
-# %% ../nbs/10c_memory.ipynb #13c2c409
+# %% ../nbs/10c_memory.ipynb #f588b2d3
 def step_in_process(kind, batch, size, steps):
     "Peak memory in MB and seconds of each step, in this process."
     import resource, time
@@ -66,12 +66,12 @@ def step_in_process(kind, batch, size, steps):
     fit(InChunks(net, chunk) if chunk else net, data, lam=float(bool(ring or reference)), penalty=penalty, batch_size=batch, reference=reference, epochs=steps, loss="mse", valid=data[:64], progress=False, watch=lambda _: marks.append(time.perf_counter()))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, [b - a for a, b in zip(marks, marks[1:])]
 
-# %% ../nbs/10c_memory.ipynb #d37b1630
+# %% ../nbs/10c_memory.ipynb #648b1a69
 def memory_run(
     kind: str, # name in `memory_kinds`
     batch: int = 2000, # images per step
     size: int = 64, # height and width of the images
-    steps: int = 2, # steps to take
+    steps: int = 1, # steps to take
 ) -> dict: # peak memory of the process, and the time of its fastest step
     "Train some steps in a fresh process."
     from concurrent.futures import ProcessPoolExecutor
