@@ -8,7 +8,7 @@ __all__ = ['celeba_options', 'middle', 'face_parts', 'MirrorHalf', 'Curve', 'fac
            'celeba_configs', 'figure_4', 'reported_weight', 'changes_configs', 'changes_table', 'printed_ratios',
            'ratio_run', 'plot_curve']
 
-# %% ../nbs/experiments/celeba.ipynb #09ab857b
+# %% ../nbs/experiments/celeba.ipynb #dfdc8ba9
 import hashlib
 
 import numpy as np
@@ -25,7 +25,7 @@ from .vision import resnet18_logit
 from joblib import Memory
 from torch import nn
 
-# %% ../nbs/experiments/celeba.ipynb #eba8ebad
+# %% ../nbs/experiments/celeba.ipynb #d8fdfc3c
 def celeba_options(
     preset: str, # "quick", "paper" or "tiny"
 ) -> dict: # size of the images and of their middle that is used, number of drawn faces, chunk, peak of the learning rate, and arguments of `fit`
@@ -36,7 +36,7 @@ def celeba_options(
     if preset not in presets: raise ValueError(f"preset = {preset!r}: expected one of {', '.join(presets)}.")
     return presets[preset]
 
-# %% ../nbs/experiments/celeba.ipynb #c717ccba
+# %% ../nbs/experiments/celeba.ipynb #a9b1570b
 def middle(
     data, # `FaceDataset`
     crop: int, # height and width to keep
@@ -45,7 +45,7 @@ def middle(
     edge = (data.x.shape[-1] - crop) // 2
     return data.apply(lambda t: t[:, :, edge:edge + crop, edge:edge + crop] if t.ndim == 4 else t)
 
-# %% ../nbs/experiments/celeba.ipynb #70d4d150
+# %% ../nbs/experiments/celeba.ipynb #4c4d984b
 def face_parts(
     data: str, # "celeba" or "synthetic"
     preset: str, # "quick" or "paper"
@@ -58,14 +58,14 @@ def face_parts(
     else: raise ValueError(f'data = {data!r}: expected "celeba" or "synthetic".')
     return tuple(middle(part, options["crop"]) for part in parts)
 
-# %% ../nbs/experiments/celeba.ipynb #4ba4a7c4
+# %% ../nbs/experiments/celeba.ipynb #d4c9ffe9
 class MirrorHalf(nn.Module):
     "In training, mirror each image with probability 1/2."
     def forward(self, x):
         "The images, some of them mirrored; all as they are in evaluation mode."
         return torch.where(torch.rand(len(x), 1, 1, 1, device=x.device) < .5, x.flip(-1), x) if self.training else x
 
-# %% ../nbs/experiments/celeba.ipynb #ca2ab310
+# %% ../nbs/experiments/celeba.ipynb #b1c92c9c
 class Curve:
     "Accuracy of each group and DI on a few training and test images, every so many steps."
     def __init__(self,
@@ -87,7 +87,7 @@ class Curve:
             point |= {f"{name}_{k}": round(v, 4) for k, v in (("GP0", r["GP", 0]), ("GP1", r["GP", 1]), ("DI", r["DI"]))}
         self.points.append(point)
 
-# %% ../nbs/experiments/celeba.ipynb #37036fef
+# %% ../nbs/experiments/celeba.ipynb #567eda7c
 def face_metrics(
     f, # scores, shape (n,)
     data, # `FaceDataset`
@@ -99,7 +99,7 @@ def face_metrics(
     a, b = r["GP", 0], r["GP", 1]
     return {prefix + k: v for k, v in {"Acc": r["Acc"], "DI": r["DI"], "MSE": (f - data.y).square().mean().item(), "GP0": a, "GP1": b, "ratio": min(a / b, b / a), "W2": r["W2"]}.items()}
 
-# %% ../nbs/experiments/celeba.ipynb #3e8ddcd6
+# %% ../nbs/experiments/celeba.ipynb #4f1cc65b
 def one_cycle(
     peak: float, # largest learning rate
     steps: int, # steps in all
@@ -112,7 +112,7 @@ def one_cycle(
         return opt
     return make
 
-# %% ../nbs/experiments/celeba.ipynb #6488968f
+# %% ../nbs/experiments/celeba.ipynb #7af5f7cf
 def train_faces(
     train, # training part
     test, # test part
@@ -133,14 +133,14 @@ def train_faces(
         raise ValueError(f"The memory did not suffice for batches of {given['batch_size']} images of {options['crop']} pixels{f' in chunks of {chunk}' if chunk else ''}. Use the preset \"quick\", or InChunks with a smaller chunk, a smaller batch_size or smaller images.") from e
     return net
 
-# %% ../nbs/experiments/celeba.ipynb #a582ee0e
+# %% ../nbs/experiments/celeba.ipynb #568600f2
 def ids_digest(
     data, # `FaceDataset`
 ) -> str: # twelve characters
     "A checksum of which images there are."
     return hashlib.sha256(data.ids.cpu().numpy().astype("<i8").tobytes()).hexdigest()[:12]
 
-# %% ../nbs/experiments/celeba.ipynb #04e3f5d7
+# %% ../nbs/experiments/celeba.ipynb #a6072022
 def trained_scores(
     on: str, # "score" or "error"
     lam: float, # weight of the penalty
@@ -156,13 +156,13 @@ def trained_scores(
     net = train_faces(train, test, on, lam, seed, preset, loss, curve)
     return {"test": score_all(net, test, batch_size=500)[0].numpy(), "train": score_all(net, train[:2000], batch_size=500)[0].numpy(), "curve": curve.points if curve else None}
 
-# %% ../nbs/experiments/celeba.ipynb #dd648c06
+# %% ../nbs/experiments/celeba.ipynb #b59ef8bb
 def kept_scores(train, test, on, lam, seed, preset, loss, data) -> dict: # as `trained_scores`
     "The scores of a network, from the cache folder if it was trained before."
     memory = Memory(cache_dir() / "runs", verbose=0)
     return memory.cache(trained_scores)("score" if lam == 0 else on, lam, seed, preset, loss, data, (ids_digest(train), ids_digest(test), repr(celeba_options(preset))))
 
-# %% ../nbs/experiments/celeba.ipynb #6bc03c30
+# %% ../nbs/experiments/celeba.ipynb #1e0b54cd
 def celeba_run(
     on: str, # "score": similar predictions; "error": similar errors
     lam: float, # weight of the penalty
@@ -178,7 +178,7 @@ def celeba_run(
     counts = {"images": len(train), "test_images": len(test), "size": train.x.shape[-1], "train_ids": ids_digest(train), "test_ids": ids_digest(test)}
     return face_metrics(f["test"], test) | face_metrics(f["train"], train[:2000], "train_") | counts | ({"curve": f["curve"]} if f["curve"] else {})
 
-# %% ../nbs/experiments/celeba.ipynb #cf781db0
+# %% ../nbs/experiments/celeba.ipynb #9b8fa0fb
 def score_changes(
     change, # regularised minus plain score of each image, shape (n,)
     data, # `FaceDataset`
@@ -190,7 +190,7 @@ def score_changes(
     table = pd.DataFrame({"raised": share(order[-k:]), "lowered": share(order[:k]), "all": share(slice(None))}, data.attribute_names)
     return table.assign(raised_ratio=table.raised / table["all"], lowered_ratio=table.lowered / table["all"])
 
-# %% ../nbs/experiments/celeba.ipynb #e4ee3db1
+# %% ../nbs/experiments/celeba.ipynb #4f129af5
 def changes_run(
     lam: float, # weight of the penalty
     seed: int, # seed of images, weights and batches
@@ -208,7 +208,7 @@ def changes_run(
     named = {name: [round(v, 4) for v in table.loc[name, ["raised", "lowered", "all"]]] for name in table.index}
     return {"attributes": named, "raised_mean": change.topk(k).values.mean().item(), "lowered_mean": -(-change).topk(k).values.mean().item(), "test_ids": ids_digest(test)}
 
-# %% ../nbs/experiments/celeba.ipynb #346247e1
+# %% ../nbs/experiments/celeba.ipynb #fcdcbd0e
 def celeba_configs(
     preset: str = "quick", # "quick" or "paper"
     seeds: int = 3, # networks per weight
@@ -221,7 +221,7 @@ def celeba_configs(
     one = lambda k: [("score", lam, "bce") for lam in (0., *lams)] + [("error", lam, "bce") for lam in error_lams] + [("score", lam, "mse") for lam in mse_lams if k == 0]
     return [dict(on=on, lam=lam, seed=k, preset=preset, loss=loss, data=data) for k in range(seeds) for on, lam, loss in one(k)]
 
-# %% ../nbs/experiments/celeba.ipynb #d4170bd3
+# %% ../nbs/experiments/celeba.ipynb #6013f905
 def figure_4(
     rows, # data frame of rows of one data set
     on: str, # "score" or "error"
@@ -239,7 +239,7 @@ def figure_4(
     axes[5].scatter(part.ratio, part.MSE, c=at, cmap="viridis", s=14)
     axes[5].set(title=f"{title}: cloud, dark: λ = 0", xlabel="min(GP0/GP1, GP1/GP0)", ylabel="MSE"); axes[5].title.set_fontsize(9)
 
-# %% ../nbs/experiments/celeba.ipynb #1076b7d1
+# %% ../nbs/experiments/celeba.ipynb #87d91e29
 def reported_weight(
     mean, # means by weight, those at λ = 0 included
     cost: float = .025, # accuracy that may be lost
@@ -247,7 +247,7 @@ def reported_weight(
     "The largest weight that costs at most so much accuracy."
     return mean.index[mean.Acc >= mean.Acc.loc[0.] - cost].max()
 
-# %% ../nbs/experiments/celeba.ipynb #7987e929
+# %% ../nbs/experiments/celeba.ipynb #f65c3c40
 def changes_configs(
     seeds: int = 3, # pairs of networks
     data: str = "celeba", # "celeba" or "synthetic"
@@ -257,7 +257,7 @@ def changes_configs(
     "The runs of Figure 5."
     return [dict(lam=lam, seed=k, preset="quick", data=data, on=on) for k in range(seeds)]
 
-# %% ../nbs/experiments/celeba.ipynb #bbe9ace2
+# %% ../nbs/experiments/celeba.ipynb #7ff02183
 def changes_table(
     rows: list, # rows of `changes_run` on one data set
 ) -> pd.DataFrame: # per attribute: shares among raised, lowered and all, and their ratio
@@ -266,12 +266,12 @@ def changes_table(
     table = pd.DataFrame({name: np.mean([r["attributes"][name] for r in rows], 0) for name in names}, ["raised", "lowered", "all"]).T
     return table.assign(ratio=(table.raised + .005) / (table.lowered + .005)).sort_values("ratio", ascending=False)
 
-# %% ../nbs/experiments/celeba.ipynb #7a90e21d
+# %% ../nbs/experiments/celeba.ipynb #02746bc2
 def printed_ratios() -> dict: # {what: (attribute, group in which it is more frequent, printed ratio)}
     "The frequency ratios that the paper reports."
     return {"young to old persons": ("Young", None, 3.5), "eyeglasses, old to young": ("Eyeglasses", 0, 4.71), "male, old to young": ("Male", 0, 2.01), "pale skin, young to old": ("Pale_Skin", 1, 1.8)}
 
-# %% ../nbs/experiments/celeba.ipynb #e5b156a0
+# %% ../nbs/experiments/celeba.ipynb #6f97a49f
 def ratio_run(
     what: str, # name in `printed_ratios`
     part: str = "train", # part of CelebA
@@ -282,7 +282,7 @@ def ratio_run(
     here = (data.s == 1).sum().item() / (data.s == 0).sum().item() if group is None else share[group] / share[1 - group]
     return {"paper": paper, "here": here, "images": len(data)}
 
-# %% ../nbs/experiments/celeba.ipynb #d6720291
+# %% ../nbs/experiments/celeba.ipynb #13858d80
 def plot_curve(
     points: list, # curve of a row
     ax, # axes to draw on
