@@ -4,17 +4,18 @@
 
 # %% auto #0
 __all__ = ['mnist_options', 'digit_metrics', 'find_flipped', 'mnist_run', 'mnist_configs', 'figure_3', 'best_weight',
-           'paper_table_2']
+           'paper_table_2', 'overhead_run']
 
-# %% ../nbs/experiments/mnist.ipynb #8445d5d1
+# %% ../nbs/experiments/mnist.ipynb #e02eb942
 import torch
+from .cost import interleaved
 from .digits import MNIST_SHA256, load_mnist, mnist_net
 from .metrics import fairness_report
 from .penalty import WassersteinPenalty
 from .training import fit, score_all
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-# %% ../nbs/experiments/mnist.ipynb #9dba2c4d
+# %% ../nbs/experiments/mnist.ipynb #39b9b823
 def mnist_options(
     preset: str, # "quick", "paper" or "tiny"
 ) -> dict: # arguments of `fit`
@@ -24,7 +25,7 @@ def mnist_options(
     if preset not in presets: raise ValueError(f"preset = {preset!r}: expected one of {', '.join(presets)}.")
     return presets[preset]
 
-# %% ../nbs/experiments/mnist.ipynb #f69fc23e
+# %% ../nbs/experiments/mnist.ipynb #3161b5fd
 def digit_metrics(
     net, # trained network
     data, # `DigitDataset`
@@ -36,7 +37,7 @@ def digit_metrics(
     groups = {f"{rate}{k}": r[rate, k] for k in (0, 1) for rate in ("GP", "TP", "TN")}
     return {prefix + name: value for name, value in {"Acc": r["Acc"], "DI": r["DI"], "MSE": (f - y).square().mean().item(), "W2": r["W2"], **groups}.items()}
 
-# %% ../nbs/experiments/mnist.ipynb #6ae2f01e
+# %% ../nbs/experiments/mnist.ipynb #70ec82ae
 def find_flipped(
     net, # trained network
     train, # `DigitDataset` with falsified labels
@@ -49,7 +50,7 @@ def find_flipped(
     return {"found_precision": float(hidden[top].mean()), "found_AP": float(average_precision_score(hidden, f)), "found_AUC": float(roc_auc_score(hidden, f)),
             "above_half_precision": float(hidden[f > .5].mean()) if (f > .5).any() else float("nan"), "above_half_recall": float((f[hidden] > .5).mean())}
 
-# %% ../nbs/experiments/mnist.ipynb #4aec4057
+# %% ../nbs/experiments/mnist.ipynb #11ddeda1
 def mnist_run(
     protocol: str, # "none", "SR" or "ST"
     grad: str, # "exact" or "paper"
@@ -64,7 +65,7 @@ def mnist_run(
     history = fit(net, train, lam=lam, penalty=WassersteinPenalty(reference=2000, grad=grad), valid=train[:500], seed=seed, progress=False, **mnist_options(preset))
     return {**digit_metrics(net, test), **digit_metrics(net, train, "train_"), **find_flipped(net, train), "flips": train.flipped.sum().item(), "loss": history[-1]["loss"], "data": MNIST_SHA256[:12]}
 
-# %% ../nbs/experiments/mnist.ipynb #4c92a62d
+# %% ../nbs/experiments/mnist.ipynb #4f7ad398
 def mnist_configs(
     preset: str = "quick", # "quick" or "paper"
     seeds: int = 9, # classifiers per weight
@@ -75,7 +76,7 @@ def mnist_configs(
     runs = [run for k in range(seeds) for run in [("none", "exact", 0., k)] + one("SR", k) + one("ST", k)]
     return [dict(protocol=protocol, grad=grad, lam=lam, seed=k, preset=preset) for protocol, grad, lam, k in runs]
 
-# %% ../nbs/experiments/mnist.ipynb #20bbf0e1
+# %% ../nbs/experiments/mnist.ipynb #4cb3cd41
 def figure_3(
     rows, # data frame of rows
     protocol: str, # "SR" or "ST"
@@ -95,7 +96,7 @@ def figure_3(
         ax.set(title=f"{protocol}: {label}", xticks=range(len(lams)), xlabel="λ")
         ax.set_xticklabels([f"{lam:g}" for lam in lams], fontsize=7)
 
-# %% ../nbs/experiments/mnist.ipynb #62a8971b
+# %% ../nbs/experiments/mnist.ipynb #1d70881f
 def best_weight(
     rows, # data frame of rows of one protocol and gradient, those with λ = 0 included
 ): # the row of means, with `lam` as its name
@@ -103,8 +104,20 @@ def best_weight(
     mean = rows.groupby("lam").mean(numeric_only=True)
     return mean[mean.Acc >= mean.Acc.loc[0.]].sort_values("DI").iloc[-1]
 
-# %% ../nbs/experiments/mnist.ipynb #c5fe306a
+# %% ../nbs/experiments/mnist.ipynb #bf72a2e2
 def paper_table_2() -> dict: # the printed rows
     "Table 2 as printed."
     columns = ("train_DI", "train_GP0", "train_GP1", "DI", "GP0", "GP1", "TP0", "TN0", "TP1", "TN1")
     return {"paper, λ = 0": dict(zip(columns, (.87, 1.00, 1.00, .86, .92, .96, .83, .97, .96, .97))), "paper, λ = 2.0e-5": dict(zip(columns, (.98, .94, .96, .96, .93, .95, .91, .95, .93, .97)))}
+
+# %% ../nbs/experiments/mnist.ipynb #d9262b28
+def overhead_run(
+    repeat: int, # number of the repetition
+    rounds: int = 7, # epochs of each kind
+) -> dict: # median seconds of an epoch of 8000 images, and their ratio
+    "Time of an epoch with the ring buffer over that of a plain one."
+    torch.set_num_threads(1)
+    train, net = load_mnist("SR", seed=0)[0][:8000], mnist_net(repeat)
+    epoch = lambda lam: fit(net, train, lam=lam, penalty=WassersteinPenalty(reference=2000), valid=train[:64], progress=False, **mnist_options("tiny") | dict(epochs=1))
+    times = interleaved({"plain": lambda: epoch(0.), "ring": lambda: epoch(1.)}, rounds)
+    return {f"{k}_s": v for k, v in times.items()} | {"ratio": times["ring"] / times["plain"]}
