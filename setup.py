@@ -9,6 +9,7 @@ parser = ConfigParser(delimiters=["="], interpolation=None)
 parser.read(here / "settings.ini", encoding="utf-8")
 cfg = parser["DEFAULT"]
 readme = here / "README.md"
+peers = cfg["peers_requirements"].split()  # the notebooks compare with them
 
 setup(
     name=cfg["lib_name"],
@@ -26,7 +27,7 @@ setup(
     package_data={"fairw2_nb": ["datasets/*"]},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg["requirements"].split(),
-    extras_require={"dev": cfg["dev_requirements"].split()},
+    extras_require={"peers": peers, "dev": [*cfg["dev_requirements"].split(), *peers]},
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"],

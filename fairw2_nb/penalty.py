@@ -161,9 +161,12 @@ class ScoreBuffer(nn.Module):
         y=None, # labels, shape (B,)
     ):
         "Remember a batch, forgetting the oldest scores beyond `size`."
-        at = (self.seen + torch.arange(len(scores), device=self.scores.device))[-self.size:] % self.size
-        self.scores[at], self.s[at] = scores.detach().to(self.scores)[-self.size:], s[-self.size:]
-        self.y[at] = torch.full_like(self.y[at], float("nan")) if y is None else y.to(self.y)[-self.size:]
+        skip = max(0, len(scores) - self.size)
+        start = (int(self.seen) + skip) % self.size
+        head = min(len(scores) - skip, self.size - start) # the rest goes round to the beginning
+        for own, new in ((self.scores, scores.detach()[skip:]), (self.s, s[skip:]), (self.y, scores.new_full((len(scores) - skip,), float("nan")) if y is None else y[skip:])):
+            own[start:start + head] = new[:head]
+            if head < len(new): own[:len(new) - head] = new[head:]
         self.seen += len(scores)
 
 # %% ../nbs/05_penalty.ipynb #29311e06
