@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from fairw2_nb import celeba as c
+from fairw2_nb import celeba_changes as ch
 from fairw2_nb.drawn_faces import synthetic_faces
 from fairw2_nb.rows import read_rows, results_dir
 
@@ -21,7 +22,7 @@ def faces():
 @given(k=st.integers(1, 60), seed=st.integers(0, 1000))
 def test_score_changes_against_a_loop(faces, k, seed):
     change = torch.rand(len(faces), generator=torch.Generator().manual_seed(seed)) - .5
-    table = c.score_changes(change, faces, k)
+    table = ch.score_changes(change, faces, k)
     up = sorted(range(len(faces)), key=lambda i: change[i].item())[-k:]
     for j, name in enumerate(faces.attribute_names):
         assert table.loc[name, "raised"] == pytest.approx(np.mean([faces.attributes[i, j].item() for i in up]))
@@ -31,16 +32,16 @@ def test_random_changes_point_to_nothing(faces):
     "Under random changes the number of glasses among the top k is hypergeometric."
     g = torch.Generator().manual_seed(0)
     total, k = int(faces.attribute("Eyeglasses").sum()), 50
-    counts = [round(c.score_changes(torch.rand(len(faces), generator=g), faces, k).loc["Eyeglasses", "raised"] * k) for _ in range(100)]
+    counts = [round(ch.score_changes(torch.rand(len(faces), generator=g), faces, k).loc["Eyeglasses", "raised"] * k) for _ in range(100)]
     law = hypergeom(len(faces), total, k)
     assert abs(np.mean(counts) - law.mean()) < 4 * law.std() / 10
 
 
 def test_changes_table_finds_what_was_planted(faces):
     change = faces.attribute("Eyeglasses").float() - faces.attribute("Pale_Skin").float() + .01 * torch.rand(len(faces))
-    table = c.score_changes(change, faces, 20)
+    table = ch.score_changes(change, faces, 20)
     row = {"attributes": {name: table.loc[name, ["raised", "lowered", "all"]].tolist() for name in table.index}}
-    found = c.changes_table([row, row])
+    found = ch.changes_table([row, row])
     assert found.index[0] == "Eyeglasses" and found.index[-1] == "Pale_Skin"
 
 
@@ -55,6 +56,22 @@ def test_a_run_comes_again_and_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(c, "train_faces", None) # a second training would fail
     assert repr(c.celeba_run("error", 1., 1, "tiny", data="synthetic")) == repr(a) # repr, since NaN differs from itself
     assert a["images"] == 600 and a["size"] == 32 and "curve" not in a
+
+
+def test_a_warm_start_begins_with_the_plain_network(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRW2_CACHE", str(tmp_path))
+    tiny = c.celeba_options("tiny")
+    options = {"tiny": tiny, "warm": tiny | dict(start="tiny", images=100, epochs=1)}
+    monkeypatch.setattr(c, "celeba_options", lambda preset: dict(options[preset]))
+    begun, train = [], c.train_faces
+    def watched(*args, **kwargs):
+        begun.append(args[8] if len(args) > 8 else None)
+        return train(*args, **kwargs)
+    monkeypatch.setattr(c, "train_faces", watched)
+    rows = [c.celeba_run("score", lam, 1, "warm", data="synthetic") for lam in (0., 2.)]
+    assert len(begun) == 3 and begun[0] is None, "one plain network for both weights"
+    assert all(np.array_equal(begun[1][k], begun[2][k]) for k in begun[1])
+    assert rows[0]["W2"] != rows[1]["W2"] and {"valid_Acc", "valid_DI", "valid_ratio"} <= set(rows[0])
 
 
 def test_training_from_its_seed(faces):
@@ -81,9 +98,10 @@ def test_memory_shortage_is_answered_in_words(faces, monkeypatch):
     with pytest.raises(RuntimeError, match="something else"): c.train_faces(faces, faces, "score", 1., 0, "quick")
 
 
-def test_reported_weight():
-    mean = pd.DataFrame({"Acc": [.77, .765, .746, .70]}, [0., .1, .2, 1.])
-    assert c.reported_weight(mean) == .2
+def test_reported_weight_looks_at_the_validation_part_only():
+    mean = pd.DataFrame({"valid_Acc": [.77, .765, .752, .70], "valid_DI": [.4, .5, .6, .9], "valid_ratio": [.95, .99, .97, 1.], "Acc": [0.] * 4}, [0., .1, .2, 1.])
+    assert c.reported_weight(mean, "valid_DI") == .2 and c.reported_weight(mean, "valid_ratio") == .1
+    assert c.reported_weight(mean, "valid_DI", cost=.1) == 1. and c.reported_weight(mean, "valid_DI", cost=0.) == 0.
 
 
 def test_stored_rows_hold_numbers_only():
@@ -94,9 +112,9 @@ def test_stored_rows_hold_numbers_only():
             assert not any(isinstance(v, list) and len(v) > 200 for v in row.values())
 
 
-def test_stored_rows_cover_every_weight():
-    "Each weight at least once; those that the page reports with three networks."
-    rows = [r for r in read_rows(results_dir() / "celeba" / "rows.jsonl") if r["data"] == "celeba"]
-    seeds = lambda on, lam, loss: {r["seed"] for r in rows if (r["on"], r["lam"], r["loss"]) == (on, lam, loss)}
-    for config in c.celeba_configs(): assert seeds(config["on"], config["lam"], config["loss"]), config
-    for key in (("score", 0.), ("score", 1.5), ("error", 2.)): assert len(seeds(*key, "bce")) >= 3
+@pytest.mark.parametrize("preset, least", [("quick", 1), ("warm", 3)])
+def test_stored_rows_cover_every_weight(preset, least):
+    "Figure 4 is drawn from three networks per weight; the curves of the appendix from one."
+    rows = [r for r in read_rows(results_dir() / "celeba" / "rows.jsonl") if (r["data"], r["preset"]) == ("celeba", preset)]
+    seeds = lambda config: {r["seed"] for r in rows if all(r[k] == config[k] for k in ("on", "lam", "loss"))}
+    for config in c.celeba_configs(preset): assert len(seeds(config)) >= least, config

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from fairw2_nb import peers
 from fairw2_nb.cli import main
 
 FAIRW2 = str(Path(sys.executable).parent / "fairw2")
@@ -39,6 +40,8 @@ def test_demo_writes_a_report_and_keeps_the_old_one(tmp_path):
     (["demo", "--lam", "much"], "invalid"),
     (["demo", "--steps", "2", "--lam", "0", "--out", "no/such/folder/report.html"], "does not exist"),
     (["bench", "speed"], "invalid choice"),
+    (["bench", "cost", "--table", "own.csv"], "`bench frontier` only"),
+    (["bench", "frontier", "--table", "own.csv", "--target", "hired"], "needs --favourable, --sensitive, --privileged as well"),
     (["adult", "--seeds", "0"], "at least 1"),
     (["adult", "--report", "."], "is a folder"),
     (["adult", "--report", "no/such/a.html"], "does not exist"),
@@ -107,3 +110,28 @@ def test_celeba_without_data_says_what_to_put_where(tmp_path, monkeypatch):
     for root in ([], ["--data", str(tmp_path / "nowhere")]):
         monkeypatch.setenv("FAIRW2_CELEBA", str(tmp_path / "empty"))
         with pytest.raises(SystemExit, match="list_attr_celeba"): main(["celeba", "--out", str(tmp_path / "rows"), *root])
+
+
+def test_frontier_of_ones_own_table(tmp_path, monkeypatch, capsys):
+    "Settings come from the command line, absent peers are named, rows are kept; the runs themselves are replaced."
+    seen, real = [], peers.version
+
+    def run(method, batch, strength, seed, reference, data):
+        seen.append(data)
+        return dict(Acc=.8, DI=.9, DP=.1, EO=.1, W2=.1, majority=.7) | {f"valid_{k}": .9 for k in ("Acc", "DI", "W2", "EO")}
+
+    def version(name):
+        if name == "fairret": raise peers.PackageNotFoundError(name)
+        return real(name)
+    monkeypatch.setattr("fairw2_nb.cli.frontier_run", run)
+    monkeypatch.setattr(peers, "version", version)
+    out = tmp_path / "rows.jsonl"
+    command = ["bench", "frontier", "--table", "own.csv", "--target", "hired", "--favourable", "1", "--sensitive", "sex", "--privileged", "male", "--batches", "512", "--seeds", "2", "--out", str(out)]
+    main(command)
+    first = len(seen)
+    main(command)
+    said = capsys.readouterr()
+    assert first == len(seen) == len(out.read_text().splitlines()), "finished rows are not run again"
+    assert all(d == dict(table="own.csv", drop=[], missing="drop", target="hired", favourable=1, sensitive="sex", privileged="male") for d in seen)
+    assert "fairret is skipped. This method needs fairret, which is not installed: run pip install fairret" in said.err
+    assert "Batch 512" in said.out and "2 of 2" in said.out and "fairret" not in said.out
