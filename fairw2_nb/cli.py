@@ -157,6 +157,7 @@ def frontier_data(args): # "adult", or arguments of `load_table` for the user's 
     if args.table is None and not any(named.values()): return "adult"
     if args.what != "frontier": raise ValueError(f"A table of one's own can be given to `bench frontier` only, not to `bench {args.what}`.")
     if absent := [f"--{k}" for k, v in {"table": args.table, **named}.items() if v is None]: raise ValueError(f"A table of one's own needs {', '.join(absent)} as well: see fairw2 bench --help.")
+    if not Path(args.table).is_file(): raise ValueError(f"There is no file {args.table}: give the path of a CSV file with a header line.")
     return dict(table=args.table, drop=args.drop, missing="drop", **named | {k: number_or_text(named[k]) for k in ("favourable", "privileged")})
 
 # %% ../nbs/14_cli.ipynb #ccec928b

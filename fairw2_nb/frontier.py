@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['WEIGHTS', 'STRENGTHS', 'SMALL', 'load_data', 'measures', 'epoch_budget', 'frontier_run', 'strengths_at',
-           'frontier_configs', 'carry_configs', 'hypervolume', 'frontier_rows', 'frontier_points',
-           'hypervolume_interval', 'ranking', 'chosen_rows', 'chosen_table', 'carry_table']
+           'frontier_configs', 'carry_configs', 'hypervolume', 'frontier_rows', 'frontier_points', 'hypervolume_draws',
+           'hypervolume_interval', 'verdict', 'ranking', 'chosen_rows', 'chosen_table', 'carry_table']
 
 # %% ../nbs/experiments/frontier.ipynb #201638a7
 import hashlib, math
@@ -45,9 +45,10 @@ def measures(
 # %% ../nbs/experiments/frontier.ipynb #27496ed8
 def epoch_budget(
     batch: int, # observations per step
+    n: int, # observations of the training part
 ) -> int: # passes over the training part
-    "Fewer and costlier epochs for small batches, more steps in all."
-    return max(1, round(12 * (batch / 512) ** .4))
+    "Fewer and costlier epochs for small batches, more steps in all; at least 80,000 observations seen, three times what the running average remembers."
+    return max(round(12 * (batch / 512) ** .4), math.ceil(80_000 / n))
 
 # %% ../nbs/experiments/frontier.ipynb #0a09aa3a
 def frontier_run(
@@ -66,7 +67,7 @@ def frontier_run(
     both = test.apply(lambda t: t) # one call for the two parts that are scored
     both.x, both.y, both.s = (torch.cat(pair) for pair in zip(valid.tensors, test.tensors))
     extra = {} if reference is None else {"reference": reference}
-    f = chosen.run(part, both, seed, batch, strength, epochs=epochs or epoch_budget(batch), **extra)
+    f = chosen.run(part, both, seed, batch, strength, epochs=epochs or epoch_budget(batch, len(part)), **extra)
     held = {f"valid_{k}": v for k, v in measures(f[:len(valid)], valid, chosen.decisions).items()}
     base = torch.cat([train.y, test.y]).float().mean().item()
     return measures(f[len(valid):], test, chosen.decisions) | held | {"majority": max(base, 1 - base), "peer": peer_version(chosen.package), "checksum": hashlib.sha256(part.x.numpy().tobytes()).hexdigest()[:12]}
@@ -74,14 +75,14 @@ def frontier_run(
 # %% ../nbs/experiments/frontier.ipynb #5120b2fc
 WEIGHTS = (.5, 1., 2., 4., 8., 16., 32., 64.)
 STRENGTHS = {
-    "W2": WEIGHTS, "W1": (.1, .2, .4, .8, 1.5, 3., 6., 12.), "W2 paper": (1., 2., 4., 8., 16., 32., 64., 128.),
+    "W2": WEIGHTS, "W2 fresh reference": WEIGHTS, "W1": (.1, .2, .4, .8, 1.5, 3., 6., 12.), "W2 paper": (1., 2., 4., 8., 16., 32., 64., 128.),
     "W2 error": WEIGHTS[:6], "W2 given 1": WEIGHTS[:6],
-    "W2 logits": (.02, .05, .1, .2, .4, .8, 1.6, 3.2), "W2 last weights": WEIGHTS, "W2 chosen epoch": WEIGHTS, "W2 fresh reference": WEIGHTS, "W2 growing": WEIGHTS,
+    "W2 logits": (.02, .05, .1, .2, .4, .8, 1.6, 3.2), "W2 last weights": WEIGHTS, "W2 chosen epoch": WEIGHTS, "W2 growing": WEIGHTS,
     "POT W2": WEIGHTS, "fairret": (.03, .06, .12, .25, .5, 1., 2., 4.), "fairret TPR": (.01, .03, .06, .12, .25, .5),
     "mean difference": (1., 2., 4., 8., 16., 32., 64., 128.), "MMD": WEIGHTS,
     "FairGrad": (.09, .06, .04, .02, .01, 0.), "ALM": (.12, .08, .05, .03, .015, 0.),
-    "reduction": (.06, .04, .02, .01, .005, 0.), "OxonFair guessed": (.1, .07, .05, .03, .015, 0.),
-    "OxonFair": (.1, .07, .05, .03, .015, 0.), "ThresholdOptimizer": (.1, .07, .05, .03, .015, 0.)}
+    "reduction": (1., .06, .04, .02, .01, .005, 0.), "OxonFair guessed": (1., .1, .07, .05, .03, .015, .005, 0.),
+    "OxonFair": (1., .1, .07, .05, .03, .015, .005, 0.), "ThresholdOptimizer": (1., .1, .07, .05, .03, .015, 0.)}
 
 # %% ../nbs/experiments/frontier.ipynb #437ca6e9
 def strengths_at(
@@ -89,10 +90,10 @@ def strengths_at(
     batch: int, # observations per step
 ) -> tuple: # strengths that are run
     "All at 512, fewer elsewhere."
-    kept = {512: range(len(STRENGTHS[method])), 4096: (0, 2, 3, 4, 5)}.get(batch, (0, 2, 4, 5))
+    kept = {512: range(len(STRENGTHS[method])), 4096: (0, 1, 2, 3, 4, 5) if method == "fairret" else (0, 2, 3, 4, 5)}.get(batch, (0, 2, 3, 4, 5) if METHODS[method].kind == "penalty" else (0, 2, 4, 5))
     return tuple(STRENGTHS[method][k] for k in kept)
 
-SMALL = ("W2", "W1", "POT W2", "fairret", "mean difference", "FairGrad", "ALM") # run at every batch size
+SMALL = ("W2", "W2 fresh reference", "W1", "POT W2", "fairret", "mean difference", "FairGrad", "ALM") # run at every batch size
 
 # %% ../nbs/experiments/frontier.ipynb #1143cbe0
 def frontier_configs(
@@ -121,11 +122,14 @@ def carry_configs(
 def hypervolume(
     points, # pairs (accuracy, DI), larger is better in both
     ref: tuple = (0., 0.), # reference point
+    lines: bool = False, # join neighbours on the front by straight lines
 ) -> float: # area
-    "The area that the points dominate over the reference point."
-    area, height = 0., ref[1]
+    "The area that the points, or the lines between them, dominate over the reference point."
+    area, height, before = 0., ref[1], None
     for a, d in sorted(((a, d) for a, d in points if a > ref[0] and d > ref[1]), reverse=True):
-        area, height = area + (a - ref[0]) * max(0., d - height), max(height, d)
+        if d <= height: continue
+        width = (a + before) / 2 if lines and before is not None else a
+        area, height, before = area + (width - ref[0]) * (d - height), d, a
     return area
 
 # %% ../nbs/experiments/frontier.ipynb #77210d48
@@ -155,11 +159,11 @@ def frontier_points(
     return at.groupby("point")[list(columns)].mean().astype(float).sort_values(columns[-1])
 
 # %% ../nbs/experiments/frontier.ipynb #f0f91bca
-def _draws(at, draws, seeds):
-    "Hypervolume of the mean curve for each draw of splits."
+def _areas(at, draws, seeds, lines):
+    "Area of the mean curve for each draw of splits."
     tables = [at.pivot_table(index="seed", columns="point", values=v, aggfunc="first").loc[seeds].to_numpy(float) for v in ("Acc", "DI")]
     ref = (at.majority.mean(), 0.)
-    return np.array([hypervolume(zip(*(t[k].mean(0) for t in tables)), ref) for k in draws])
+    return np.array([hypervolume(zip(*(t[k].mean(0) for t in tables)), ref, lines) for k in draws])
 
 def _whole_seeds(at):
     "Splits at which no point is missing."
@@ -167,39 +171,64 @@ def _whole_seeds(at):
     return sorted(counts[counts == at.point.nunique()].index) if len(counts) else []
 
 # %% ../nbs/experiments/frontier.ipynb #1f6c7cdf
+def hypervolume_draws(
+    rows: list, # rows of `frontier_run`
+    method: str, # key of `METHODS`
+    batch: int, # observations per step
+    other: str = None, # method to subtract, on the same splits
+    lines: bool = False, # area below the joined front
+    n: int = 500, # bootstrap draws
+) -> tuple: # area or difference of the mean curves, of each split, and of each bootstrap draw; None if there are no common whole splits
+    "Hypervolumes of the mean curve, of single splits and of draws of splits."
+    curves = [frontier_rows(rows, m, batch) for m in (method, other) if m is not None]
+    seeds = sorted(set.intersection(*(set(_whole_seeds(at)) for at in curves)))
+    if not seeds: return None
+    k = len(seeds)
+    draws = [np.arange(k), *np.arange(k)[:, None], *np.random.default_rng(0).integers(k, size=(n, k))]
+    values = [_areas(at, draws, seeds, lines) for at in curves]
+    drawn = values[0] - values[1] if other else values[0]
+    return float(drawn[0]), drawn[1:k + 1], drawn[k + 1:]
+
 def hypervolume_interval(
     rows: list, # rows of `frontier_run`
     method: str, # key of `METHODS`
     batch: int, # observations per step
     other: str = None, # method to subtract, on the same splits
-    n: int = 500, # bootstrap draws
+    lines: bool = False, # area below the joined front
     level: float = .95, # of the interval
 ) -> tuple: # hypervolume or difference, lower and upper end (NaN for fewer than three splits); None if there are no common whole splits
     "Hypervolume of the mean curve with a bootstrap interval over splits."
-    curves = [frontier_rows(rows, m, batch) for m in (method, other) if m is not None]
-    seeds = sorted(set.intersection(*(set(_whole_seeds(at)) for at in curves)))
-    if not seeds: return None
-    draws = [np.arange(len(seeds)), *np.random.default_rng(0).integers(len(seeds), size=(n, len(seeds)))]
-    values = [_draws(at, draws, seeds) for at in curves]
-    drawn = values[0] - values[1] if other else values[0]
-    if len(seeds) < 3: return float(drawn[0]), math.nan, math.nan
-    return float(drawn[0]), *(float(q) for q in np.quantile(drawn[1:], [(1 - level) / 2, (1 + level) / 2]))
+    if (drawn := hypervolume_draws(rows, method, batch, other, lines)) is None: return None
+    if len(drawn[1]) < 3: return drawn[0], math.nan, math.nan
+    return drawn[0], *(float(q) for q in np.quantile(drawn[2], [(1 - level) / 2, (1 + level) / 2]))
 
 # %% ../nbs/experiments/frontier.ipynb #b2e374c5
+def verdict(
+    rows: list, # rows of `frontier_run`
+    method: str, # key of `METHODS`
+    base: str, # method that it is compared with
+    batch: int, # observations per step
+    lines: bool, # area below the joined front
+) -> tuple: # difference of the areas, and "above", "below", "tie" or "too few splits"
+    "Whether one method's area is above another's: on every split, and beyond the interval of the mean."
+    if method == base or (drawn := hypervolume_draws(rows, method, batch, base, lines)) is None: return None, ""
+    low, high = np.quantile(drawn[2], [.025, .975])
+    word = "too few splits" if len(drawn[1]) < 3 else "above" if low > 0 and (drawn[1] > 0).all() else "below" if high < 0 and (drawn[1] < 0).all() else "tie"
+    return drawn[0], word
+
 def ranking(
     rows: list, # rows of `frontier_run`
     batch: int, # observations per step
     base: str = "W2", # method that the others are compared with
     goal: str = "parity", # methods with this goal
 ) -> pd.DataFrame: # one line per method, best first
-    "Hypervolumes with intervals, and differences to one method."
+    "Hypervolumes with intervals, and differences to one method; then the same below the joined front."
     out = {}
     for name, method in METHODS.items():
         if name == "plain" or method.goal != goal or not (area := hypervolume_interval(rows, name, batch)): continue
-        less = hypervolume_interval(rows, name, batch, other=base)
-        verdict = "" if name == base or less is None else "too few splits" if math.isnan(less[1]) else "above" if less[1] > 0 else "below" if less[2] < 0 else "tie"
-        out[name] = {"area": area[0], "from": area[1], "to": area[2], "less " + base: less[0] if less else None, "verdict": verdict, "needs s": method.needs_s}
-    return pd.DataFrame(out).T.sort_values("area", ascending=False) if out else pd.DataFrame()
+        stairs, lines = verdict(rows, name, base, batch, False), verdict(rows, name, base, batch, True)
+        out[name] = {"area": area[0], "from": area[1], "to": area[2], f"less {base}": stairs[0], "verdict": stairs[1], "joined area": hypervolume_interval(rows, name, batch, lines=True)[0], f"joined less {base}": lines[0], "joined verdict": lines[1], "needs s": method.needs_s}
+    return pd.DataFrame(out).T.sort_values("joined area", ascending=False) if out else pd.DataFrame()
 
 # %% ../nbs/experiments/frontier.ipynb #897a9282
 def chosen_rows(
@@ -240,4 +269,5 @@ def carry_table(
     frame = pd.DataFrame(named)
     if not len(frame): return frame
     if column == "DI": frame["DI"] = frame.DI.fillna(0)
+    frame = frame[frame.seed.isin(set.intersection(*(set(z) for _, z in frame.groupby("line").seed)))] # splits that every line has
     return frame.pivot_table(index="line", columns="batch", values=column, sort=False)

@@ -41,6 +41,7 @@ def test_demo_writes_a_report_and_keeps_the_old_one(tmp_path):
     (["demo", "--steps", "2", "--lam", "0", "--out", "no/such/folder/report.html"], "does not exist"),
     (["bench", "speed"], "invalid choice"),
     (["bench", "cost", "--table", "own.csv"], "`bench frontier` only"),
+    (["bench", "frontier", "--table", "own.csv", "--target", "a", "--favourable", "1", "--sensitive", "b", "--privileged", "1"], "There is no file own.csv"),
     (["bench", "frontier", "--table", "own.csv", "--target", "hired"], "needs --favourable, --sensitive, --privileged as well"),
     (["adult", "--seeds", "0"], "at least 1"),
     (["adult", "--report", "."], "is a folder"),
@@ -125,13 +126,14 @@ def test_frontier_of_ones_own_table(tmp_path, monkeypatch, capsys):
         return real(name)
     monkeypatch.setattr("fairw2_nb.cli.frontier_run", run)
     monkeypatch.setattr(peers, "version", version)
-    out = tmp_path / "rows.jsonl"
-    command = ["bench", "frontier", "--table", "own.csv", "--target", "hired", "--favourable", "1", "--sensitive", "sex", "--privileged", "male", "--batches", "512", "--seeds", "2", "--out", str(out)]
+    out, table = tmp_path / "rows.jsonl", tmp_path / "own.csv"
+    table.write_text("hired,sex\n1,male\n")
+    command = ["bench", "frontier", "--table", str(table), "--target", "hired", "--favourable", "1", "--sensitive", "sex", "--privileged", "male", "--batches", "512", "--seeds", "2", "--out", str(out)]
     main(command)
     first = len(seen)
     main(command)
     said = capsys.readouterr()
     assert first == len(seen) == len(out.read_text().splitlines()), "finished rows are not run again"
-    assert all(d == dict(table="own.csv", drop=[], missing="drop", target="hired", favourable=1, sensitive="sex", privileged="male") for d in seen)
+    assert all(d == dict(table=str(table), drop=[], missing="drop", target="hired", favourable=1, sensitive="sex", privileged="male") for d in seen)
     assert "fairret is skipped. This method needs fairret, which is not installed: run pip install fairret" in said.err
     assert "Batch 512" in said.out and "2 of 2" in said.out and "fairret" not in said.out

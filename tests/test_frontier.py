@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairw2_nb import peers
 from fairw2_nb.data import synthetic_biased
-from fairw2_nb.frontier import STRENGTHS, carry_configs, chosen_rows, frontier_configs, frontier_points, frontier_run, hypervolume, hypervolume_interval, load_data, ranking
+from fairw2_nb.frontier import STRENGTHS, carry_configs, chosen_rows, epoch_budget, frontier_configs, frontier_points, frontier_run, hypervolume, hypervolume_interval, load_data, ranking
 from fairw2_nb.peers import METHODS, find_method, installed_methods, peer_version
 from fairw2_nb.rows import missing, run_missing
 from hypothesis import given
@@ -41,12 +41,31 @@ def test_hypervolume_grows_and_ignores_order(points, more, random):
     assert hypervolume([*points, *points]) == pytest.approx(hypervolume(points))
 
 
+@given(cells)
+def test_lines_add_area_and_do_not_change_a_single_point(points):
+    assert hypervolume(points, lines=True) >= hypervolume(points) - 1e-9
+    for point in points: assert hypervolume([point], lines=True) == hypervolume([point])
+
+
+def test_lines_against_numerical_integration():
+    points = [(1., .1), (.8, .5), (.3, .9), (.2, .2)]
+    grid = [(k + .5) / 9000 * .9 for k in range(9000)]
+    front = sorted((d, a) for a, d in points[:3])
+    height = lambda d: front[0][1] if d <= front[0][0] else next(a + (b - a) * (d - u) / (v - u) for (u, a), (v, b) in itertools.pairwise(front) if d <= v)
+    assert hypervolume(points, lines=True) == pytest.approx(sum(height(d) for d in grid) * 1e-4, rel=1e-4)
+
+
 def test_configs_are_unique_and_disjoint():
     configs = frontier_configs(methods=list(METHODS)) + carry_configs()
     assert len({json.dumps(c, sort_keys=True) for c in configs}) == len(configs)
     assert all(c["seed"] > 0 for c in configs) # the settings were found on seed 0
     rows = [dict(c, DI=.5) for c in carry_configs()]
     assert missing(frontier_configs(methods=list(METHODS)), rows) == frontier_configs(methods=list(METHODS))
+
+
+def test_small_tables_are_seen_often_enough():
+    assert [epoch_budget(batch, 27133) for batch in (16, 50, 512, 4096)] == [3, 5, 12, 28]
+    assert all(epoch_budget(batch, n) * n >= 80_000 for batch in (1, 64, 512) for n in (50, 600, 5000, 100_000))
 
 
 def test_every_method_has_strengths():
