@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['celeba_options', 'middle', 'face_parts', 'MirrorHalf', 'Curve', 'face_metrics', 'one_cycle', 'train_faces',
-           'ids_digest', 'kept', 'images_key', 'plain_weights', 'trained_scores', 'kept_scores', 'celeba_run',
-           'celeba_configs', 'figure_4', 'reported_weight', 'plot_curve']
+           'ids_digest', 'trained_scores', 'kept_scores', 'celeba_run', 'celeba_configs', 'figure_4', 'reported_weight',
+           'plot_curve']
 
 # %% ../nbs/experiments/celeba.ipynb #dfdc8ba9
 import hashlib
@@ -26,11 +26,10 @@ from torch import nn
 
 # %% ../nbs/experiments/celeba.ipynb #d8fdfc3c
 def celeba_options(
-    preset: str, # "quick", "warm", "paper" or "tiny"
-) -> dict: # size of the images and of their middle that is used, number of drawn faces, preset of the network to start from, number of images if not all, chunk, peak of the learning rate, and arguments of `fit`
+    preset: str, # "quick", "paper" or "tiny"
+) -> dict: # size of the images and of their middle that is used, number of drawn faces, chunk, peak of the learning rate, and arguments of `fit`
     "What a preset trains on, and how."
     presets = {"quick": dict(size=64, crop=48, drawn=6000, chunk=None, peak=2e-3, batch_size=100, epochs=1),
-               "warm": dict(size=64, crop=48, drawn=6000, start="quick", images=8000, chunk=None, peak=1e-3, batch_size=100, epochs=1),
                "paper": dict(size=64, crop=64, drawn=20_000, chunk=250, peak=2e-3, batch_size=2000, reference=8000, epochs=20),
                "tiny": dict(size=32, crop=32, drawn=600, chunk=None, peak=2e-3, batch_size=50, epochs=2)}
     if preset not in presets: raise ValueError(f"preset = {preset!r}: expected one of {', '.join(presets)}.")
@@ -48,7 +47,7 @@ def middle(
 # %% ../nbs/experiments/celeba.ipynb #4c4d984b
 def face_parts(
     data: str, # "celeba" or "synthetic"
-    preset: str, # "quick", "warm", "paper" or "tiny"
+    preset: str, # "quick", "paper" or "tiny"
     seed: int, # seed of drawn faces
 ) -> tuple: # training, validation and test part
     "The official parts of the CelebA images at hand, or drawn faces."
@@ -119,19 +118,16 @@ def train_faces(
     on: str, # "score" or "error"
     lam: float, # weight of the penalty
     seed: int, # seed of weights and batches
-    preset: str, # "quick", "warm" or "paper"
+    preset: str, # "quick", "paper" or "tiny"
     loss: str = "bce", # "bce" or "mse"
     watch=None, # called after each step
-    start: dict = None, # weights to start from, as arrays; random ones if None
 ): # the trained network
     "Train ResNet-18 with one of the two penalties."
     options = celeba_options(preset)
-    if len(train) > options.get("images", len(train)): train = train[torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))[:options["images"]]]
     chunk, steps, ring = options.pop("chunk"), options["epochs"] * -(-len(train) // options["batch_size"]), 0 if options.get("reference") else min(2000, len(train) // 4)
     net = nn.Sequential(MirrorHalf(), *resnet18_logit(seed)).to(memory_format=torch.channels_last) # often faster on a CPU
-    given = {k: v for k, v in options.items() if k not in ("size", "crop", "drawn", "start", "images", "peak")}
-    if start: net.load_state_dict({k: torch.as_tensor(v) for k, v in start.items()})
-    try: fit(InChunks(net, chunk) if chunk else net, train, lam=lam, penalty=WassersteinPenalty(on=on, reference=ring), loss=loss, opt=one_cycle(options["peak"], steps), valid=test[:200], seed=seed + 100 * bool(start), progress=False, watch=watch, **given)
+    given = {k: v for k, v in options.items() if k not in ("size", "crop", "drawn", "peak")}
+    try: fit(InChunks(net, chunk) if chunk else net, train, lam=lam, penalty=WassersteinPenalty(on=on, reference=ring), loss=loss, opt=one_cycle(options["peak"], steps), valid=train[:200], seed=seed, progress=False, watch=watch, **given)
     except (MemoryError, RuntimeError) as e:
         if not isinstance(e, MemoryError) and "memory" not in str(e): raise
         raise ValueError(f"The memory did not suffice for batches of {given['batch_size']} images of {options['crop']} pixels{f' in chunks of {chunk}' if chunk else ''}. Use the preset \"quick\", or InChunks with a smaller chunk, a smaller batch_size or smaller images.") from e
@@ -145,62 +141,34 @@ def ids_digest(
     return hashlib.sha256(data.ids.cpu().numpy().astype("<i8").tobytes()).hexdigest()[:12]
 
 # %% ../nbs/experiments/celeba.ipynb #a6072022
-def kept(
-    function, # function of numbers, words and tuples
-): # the same, whose answers are kept
-    "Keep the answers of a function in the cache folder."
-    return Memory(cache_dir() / "runs", verbose=0).cache(function)
-
-def images_key(
-    train, # training part
-    test, # test part
-    preset: str, # "quick", "warm", "paper" or "tiny"
-) -> tuple: # checksums of the images, and the options as a word
-    "What a kept answer depends on besides its arguments."
-    return ids_digest(train), ids_digest(test), repr(celeba_options(preset))
-
-# %% ../nbs/experiments/celeba.ipynb #1e0b54cd
-def plain_weights(
-    seed: int, # seed of weights and batches
-    preset: str, # preset without a start
-    loss: str, # "mse" or "bce"
-    data: str, # "celeba" or "synthetic"
-    key: tuple, # of `images_key`, so that other images are another call
-) -> dict: # arrays by name
-    "Weights of a network trained without penalty."
-    train, _, test = face_parts(data, preset, seed)
-    return {k: v.numpy() for k, v in train_faces(train, test, "score", 0., seed, preset, loss).state_dict().items()}
-
-# %% ../nbs/experiments/celeba.ipynb #ddd98eff
 def trained_scores(
     on: str, # "score" or "error"
     lam: float, # weight of the penalty
     seed: int, # seed of weights and batches
-    preset: str, # "quick", "warm", "paper" or "tiny"
+    preset: str, # "quick", "paper" or "tiny"
     loss: str, # "mse" or "bce"
     data: str, # "celeba" or "synthetic"
-    key: tuple, # of `images_key`, so that other images are another call
+    key: tuple, # checksums of the images and options of the preset, so that others are another call
 ) -> dict: # scores on the test part, the validation part and the first 2000 training images; a curve for seed 0
     "Train one network and score with it."
     train, valid, test = face_parts(data, preset, seed)
-    began, curve = celeba_options(preset).get("start"), None
-    if seed == 0 and not began: curve = Curve(train, test, every=10 if preset == "quick" else 1)
-    start = kept(plain_weights)(seed, began, loss, data, images_key(train, test, began)) if began else None
-    net = train_faces(train, test, on, lam, seed, preset, loss, curve, start)
+    curve = Curve(train, test, every=10 if preset == "quick" else 1) if seed == 0 else None
+    net = train_faces(train, test, on, lam, seed, preset, loss, curve)
     scores = {name: score_all(net, part, batch_size=500)[0].numpy() for name, part in (("test", test), ("valid", valid), ("train", train[:2000]))}
     return scores | {"curve": curve.points if curve else None}
 
-# %% ../nbs/experiments/celeba.ipynb #e52c6789
-def kept_scores(train, test, on, lam, seed, preset, loss, data) -> dict: # as `trained_scores`
-    "The scores of a network, from the cache folder if it was trained before."
-    return kept(trained_scores)("score" if lam == 0 else on, lam, seed, preset, loss, data, images_key(train, test, preset))
+# %% ../nbs/experiments/celeba.ipynb #b59ef8bb
+def kept_scores(train, test, on, lam, seed, preset, loss, data) -> dict: # parts, then the arguments of `trained_scores`; returns the same
+    "The scores of a network, from the cache folder if it was trained before; empty that folder after a change of the training code."
+    key = ids_digest(train), ids_digest(test), repr(celeba_options(preset))
+    return Memory(cache_dir() / "runs", verbose=0).cache(trained_scores)("score" if lam == 0 else on, lam, seed, preset, loss, data, key)
 
-# %% ../nbs/experiments/celeba.ipynb #0e5d7e9b
+# %% ../nbs/experiments/celeba.ipynb #1e0b54cd
 def celeba_run(
     on: str, # "score": similar predictions; "error": similar errors
     lam: float, # weight of the penalty
     seed: int, # seed of weights and batches
-    preset: str = "quick", # "quick", "warm" or "paper"
+    preset: str = "quick", # "quick" or "paper"
     loss: str = "bce", # "bce" or "mse"
     data: str = "celeba", # "celeba" or "synthetic"
 ) -> dict: # the row's results; with a curve for seed 0
@@ -211,21 +179,18 @@ def celeba_run(
     counts = {"images": len(train), "valid_images": len(valid), "test_images": len(test), "size": train.x.shape[-1], "train_ids": ids_digest(train), "test_ids": ids_digest(test)}
     return face_metrics(f["test"], test) | face_metrics(f["valid"], valid, "valid_") | face_metrics(f["train"], train[:2000], "train_") | counts | ({"curve": f["curve"]} if f["curve"] else {})
 
-# %% ../nbs/experiments/celeba.ipynb #8f9e1f44
+# %% ../nbs/experiments/celeba.ipynb #ddd98eff
 def celeba_configs(
-    preset: str = "quick", # "quick", "warm" or "paper"
+    preset: str = "quick", # "quick" or "paper"
     seeds: int = 3, # networks per weight
     data: str = "celeba", # "celeba" or "synthetic"
-    lams: tuple = None, # weights of the penalty on scores, with cross-entropy; None for those of the stored rows
-    error_lams: tuple = None, # weights of the penalty on errors, with cross-entropy
-    mse_lams: tuple = None, # weights of the penalty on scores with squared error, first seed only
+    lams: tuple = (1.25, 1.5, 2., 4.), # weights of the penalty on scores, with cross-entropy
+    error_lams: tuple = (2., 4., 8.), # weights of the penalty on errors, with cross-entropy
+    mse_lams: tuple = (0., .2, .5, 1.), # weights of the penalty on scores with squared error, first seed only
 ) -> list: # settings of all runs
-    "The runs of Figure 4 with cross-entropy, and for the first seed of a preset without start those of the convergence appendix with squared error."
-    own = [(.5, 1., 1.5, 3., 10.), (2., 4., 8.), ()] if celeba_options(preset).get("start") else [(1.5, 2., 4.), (2., 8.), (0., .2, .5, 1.)]
-    score, error, mse = (given if given is not None else usual for given, usual in zip((lams, error_lams, mse_lams), own))
-    runs = [("score", lam, "bce") for lam in (0., *score)] + [("error", lam, "bce") for lam in error]
-    all_seeds = [(on, lam, loss, k) for on, lam, loss in runs for k in range(seeds)] + [("score", lam, "mse", 0) for lam in mse]
-    return [dict(on=on, lam=lam, seed=k, preset=preset, loss=loss, data=data) for on, lam, loss, k in all_seeds]
+    "The runs of Figure 4 with cross-entropy, and for the first seed those of the convergence appendix with squared error."
+    one = lambda k: [("score", lam, "bce") for lam in (0., *lams)] + [("error", lam, "bce") for lam in error_lams] + [("score", lam, "mse") for lam in mse_lams if k == 0]
+    return [dict(on=on, lam=lam, seed=k, preset=preset, loss=loss, data=data) for k in range(seeds) for on, lam, loss in one(k)]
 
 # %% ../nbs/experiments/celeba.ipynb #6013f905
 def figure_4(
@@ -245,13 +210,14 @@ def figure_4(
     axes[5].scatter(part.ratio, part.MSE, c=at, cmap="viridis", s=14)
     axes[5].set(title=f"{title}: cloud, dark: λ = 0", xlabel="min(GP0/GP1, GP1/GP0)", ylabel="MSE"); axes[5].title.set_fontsize(9)
 
-# %% ../nbs/experiments/celeba.ipynb #87d91e29
+# %% ../nbs/experiments/celeba.ipynb #8cea6c4b
 def reported_weight(
-    mean, # means by weight, those at λ = 0 included
-    cost: float = .025, # accuracy that may be lost
+    mean: pd.DataFrame, # means over the networks by weight, λ = 0 included
+    gain: str, # column to be large, such as "DI"
+    cost: float = .02, # accuracy that may be lost
 ) -> float: # weight
-    "The largest weight that costs at most so much accuracy."
-    return mean.index[mean.Acc >= mean.Acc.loc[0.] - cost].max()
+    "The weight with the largest gain among those that cost at most so much accuracy."
+    return mean[mean.Acc >= mean.Acc.loc[0.] - cost][gain].idxmax()
 
 # %% ../nbs/experiments/celeba.ipynb #13858d80
 def plot_curve(
