@@ -82,10 +82,10 @@ def test_memory_shortage_is_answered_in_words(faces, monkeypatch):
     with pytest.raises(RuntimeError, match="something else"): c.train_faces(faces, faces, "score", 1., 0, "quick")
 
 
-def test_reported_weight_looks_at_the_validation_part_only():
-    mean = pd.DataFrame({"valid_Acc": [.77, .765, .752, .70], "valid_DI": [.4, .5, .6, .9], "valid_ratio": [.95, .99, .97, 1.], "Acc": [0.] * 4}, [0., .1, .2, 1.])
-    assert c.reported_weight(mean, "valid_DI") == .2 and c.reported_weight(mean, "valid_ratio") == .1
-    assert c.reported_weight(mean, "valid_DI", cost=.1) == 1. and c.reported_weight(mean, "valid_DI", cost=0.) == 0.
+def test_reported_weight():
+    mean = pd.DataFrame({"Acc": [.77, .765, .752, .70], "DI": [.4, .5, .6, .9], "ratio": [.95, .99, .97, 1.]}, [0., .1, .2, 1.])
+    assert c.reported_weight(mean, "DI") == .2 and c.reported_weight(mean, "ratio") == .1
+    assert c.reported_weight(mean, "DI", cost=.1) == 1. and c.reported_weight(mean, "DI", cost=0.) == 0.
 
 
 def test_stored_rows_hold_numbers_only():
