@@ -57,7 +57,7 @@ def pot_line(
 def sinkhorn_line(
     x, # scores of group 0
     y, # scores of group 1
-    blur: float = .01, # the distance below which it does not look
+    blur: float = .01, # smoothing length
 ): # about W_2^2
     "Twice geomloss's Sinkhorn divergence."
     from geomloss import SamplesLoss
