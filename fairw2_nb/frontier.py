@@ -177,7 +177,7 @@ def hypervolume_draws(
     batch: int, # observations per step
     other: str = None, # method to subtract, on the same splits
     lines: bool = False, # area below the joined front
-    n: int = 500, # bootstrap draws
+    n: int = 200, # bootstrap draws
 ) -> tuple: # area or difference of the mean curves, of each split, and of each bootstrap draw; None if there are no common whole splits
     "Hypervolumes of the mean curve, of single splits and of draws of splits."
     curves = [frontier_rows(rows, m, batch) for m in (method, other) if m is not None]

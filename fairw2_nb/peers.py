@@ -300,8 +300,8 @@ def in_batch(compare, package=None, given=None): # see `BatchPenalty`
 # %% ../nbs/experiments/peers.ipynb #79fd276a
 METHODS = {
     "plain": Method(own_scores, kind="plain"),
-    "W2": own(), "W2 fresh reference": Method(fresh_scores, kind="ours"), "W1": own(p=1), "W2 paper": own(grad="paper"), "W2 error": own("error", on="error"), "W2 given 1": own("opportunity", given=1),
-    "W2 logits": own("variant", on=logits_of), "W2 last weights": Method(last_weights_scores, kind="ours", goal="variant"), "W2 chosen epoch": Method(chosen_epoch_scores, kind="ours", goal="variant"),
+    "W2": own(), "W2 fresh reference": Method(fresh_scores, kind="ours"), "W2 logits": own(on=logits_of), "W1": own(p=1), "W2 paper": own(grad="paper"), "W2 error": own("error", on="error"), "W2 given 1": own("opportunity", given=1),
+    "W2 last weights": Method(last_weights_scores, kind="ours", goal="variant"), "W2 chosen epoch": Method(chosen_epoch_scores, kind="ours", goal="variant"),
     "W2 growing": Method(growing_scores, kind="ours", goal="variant"),
     "POT W2": in_batch(pot_w2, "POT"), "fairret": in_batch(fairret_norm, "fairret"), "fairret TPR": in_batch(fairret_norm, "fairret", 1),
     "mean difference": in_batch(mean_difference), "MMD": in_batch(mmd),
