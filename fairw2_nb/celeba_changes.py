@@ -55,11 +55,11 @@ def changes_configs(
 # %% ../nbs/experiments/celeba_changes.ipynb #9aef9779
 def changes_table(
     rows: list, # rows of `changes_run` on one data set
-) -> pd.DataFrame: # per attribute: shares among raised, lowered and all, and of the first two the ratio
+) -> pd.DataFrame: # per attribute: shares among raised, lowered and all, and their ratios
     "Mean shares over the seeds, sorted by the share among the raised over that among the lowered, each plus .005."
     names = rows[0]["attributes"]
     table = pd.DataFrame({name: np.mean([r["attributes"][name] for r in rows], 0) for name in names}, ["raised", "lowered", "all"]).T
-    return table.assign(**{"raised / lowered": (table.raised + .005) / (table.lowered + .005)}).sort_values("raised / lowered", ascending=False)
+    return table.assign(**{"raised / all": table.raised / table["all"], "lowered / all": table.lowered / table["all"], "raised / lowered": (table.raised + .005) / (table.lowered + .005)}).sort_values("raised / lowered", ascending=False)
 
 # %% ../nbs/experiments/celeba_changes.ipynb #b5d69011
 def printed_ratios() -> dict: # {what: (attribute, group in which it is more frequent, printed ratio)}
