@@ -214,7 +214,7 @@ def figure_4(
 def reported_weight(
     mean: pd.DataFrame, # means over the networks by weight, λ = 0 included
     gain: str, # column to be large, such as "DI"
-    cost: float = .02, # accuracy that may be lost
+    cost: float = .025, # accuracy that may be lost
 ) -> float: # weight
     "The weight with the largest gain among those that cost at most so much accuracy."
     return mean[mean.Acc >= mean.Acc.loc[0.] - cost][gain].idxmax()
