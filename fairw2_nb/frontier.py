@@ -90,7 +90,10 @@ def strengths_at(
     batch: int, # observations per step
 ) -> tuple: # strengths that are run
     "All at 512, fewer elsewhere."
-    kept = {512: range(len(STRENGTHS[method])), 4096: (0, 1, 2, 3, 4, 5) if method == "fairret" else (0, 2, 3, 4, 5)}.get(batch, (0, 2, 3, 4, 5) if METHODS[method].kind == "penalty" else (0, 2, 4, 5))
+    every, kind = range(len(STRENGTHS[method])), METHODS[method].kind
+    if batch == 512: kept = every
+    elif batch == 4096: kept = [k for k in every if k != 1 or method == "fairret"]
+    else: kept = (0, 2, 3, 4, 5) if kind == "penalty" else (0, 2, 4, 5, 6) if kind == "ours" and batch == 16 else (0, 2, 4, 5)
     return tuple(STRENGTHS[method][k] for k in kept)
 
 SMALL = ("W2", "W2 fresh reference", "W1", "POT W2", "fairret", "mean difference", "FairGrad", "ALM") # run at every batch size

@@ -223,7 +223,7 @@ def fit(
     train, # FairDataset, or any dataset of triples (x, y, s)
     *,
     lam=0., # weight of the penalty: a number, or a tuner
-    penalty: WassersteinPenalty = None, # W_2^2 of the scores with a ring buffer of 2000, at most a quarter of an epoch, if None
+    penalty: WassersteinPenalty = None, # W_2^2 of the scores with a ring buffer of 2000, at most 64 batches and a quarter of an epoch, if None
     loss="bce", # "bce", "mse", or a function of (outputs, y)
     outputs: str = "logits", # what the network gives: "logits" or "scores"
     opt=torch.optim.Adam, # function of the parameters that makes an optimiser
@@ -244,7 +244,7 @@ def fit(
     check_fit(train, batch_size, epochs, patience, valid, average, tuner)
     torch.manual_seed(seed)
     to_device(model, device)
-    if penalty is None: penalty = WassersteinPenalty(reference=0 if reference else min(2000, len(train) // 4)) # scores of an epoch ago would be too stale
+    if penalty is None: penalty = WassersteinPenalty(reference=0 if reference else min(2000, 64 * batch_size, len(train) // 4)) # older scores would be too stale
     settings = dict(batch_size=batch_size, reference=reference, average=average, seed=seed, observations=len(train), **tuner.settings())
     run = Run(model, opt(model.parameters()), penalty.to(device), tuner, torch.Generator().manual_seed(seed), copy.deepcopy(model) if average else model, settings)
     if checkpoint: load_checkpoint(run, checkpoint, device) if Path(checkpoint).exists() else save_whole(run.state(), checkpoint)
