@@ -17,7 +17,7 @@ def reaching(
     wish, # condition on the held-out part
 ) -> dict: # {method: its chosen rows}, for the methods that fulfil the wish on every split and need no group at prediction
     "The methods that fulfil a wish, with the strength that the held-out part chose on each split."
-    found = {m: chosen_rows(rows, m, batch, wish) for m in STRENGTHS if not METHODS[m].needs_s and METHODS[m].goal != "variant"}
+    found = {m: chosen_rows(rows, m, batch, wish) for m in STRENGTHS if not METHODS[m].needs_s and METHODS[m].goal in ("parity", "opportunity") and m != "W2 paper"}
     return {m: at for m, at in found.items() if len(at) and len(at) == frontier_rows(rows, m, batch).seed.nunique()}
 
 # %% ../nbs/experiments/choose.ipynb #9cef42f1

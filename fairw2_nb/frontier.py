@@ -93,7 +93,7 @@ def strengths_at(
     every, kind = range(len(STRENGTHS[method])), METHODS[method].kind
     if batch == 512: kept = every
     elif batch == 4096: kept = [k for k in every if k != 1 or method == "fairret"]
-    else: kept = (0, 2, 3, 4, 5) if kind == "penalty" else (0, 2, 4, 5, 6) if kind == "ours" and batch == 16 else (0, 2, 4, 5)
+    else: kept = (0, 2, 3, 4, 5) if kind == "penalty" else (0, 2, 4, 5, 6) if kind == "ours" else (0, 2, 4, 5)
     return tuple(STRENGTHS[method][k] for k in kept)
 
 SMALL = ("W2", "W2 fresh reference", "W1", "POT W2", "fairret", "mean difference", "FairGrad", "ALM") # run at every batch size
@@ -113,7 +113,7 @@ def frontier_configs(
 
 # %% ../nbs/experiments/frontier.ipynb #330f5e96
 def carry_configs(
-    seeds: int = 3, # number of splits
+    seeds: int = 5, # number of splits
     batches: tuple = (16, 50, 512, 4096), # batch sizes
     references: tuple = (500, 4000, 16000), # scores kept
     strength: float = 8., # weight
