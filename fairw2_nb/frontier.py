@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['WEIGHTS', 'STRENGTHS', 'SMALL', 'load_data', 'measures', 'epoch_budget', 'frontier_run', 'strengths_at',
            'frontier_configs', 'carry_configs', 'hypervolume', 'frontier_rows', 'frontier_points', 'hypervolume_draws',
-           'hypervolume_interval', 'verdict', 'ranking', 'chosen_rows', 'chosen_table', 'carry_table']
+           'hypervolume_interval', 'verdict', 'ranking', 'chosen_rows', 'chosen_table', 'carry_table', 'reaching',
+           'decision_table']
 
 # %% ../nbs/experiments/frontier.ipynb #201638a7
 import hashlib, math
@@ -274,3 +275,29 @@ def carry_table(
     if column == "DI": frame["DI"] = frame.DI.fillna(0)
     frame = frame[frame.seed.isin(set.intersection(*(set(z) for _, z in frame.groupby("line").seed)))] # splits that every line has
     return frame.pivot_table(index="line", columns="batch", values=column, sort=False)
+
+# %% ../nbs/experiments/frontier.ipynb #667b4ebd
+def reaching(
+    rows: list, # rows of `frontier_run`
+    batch: int, # observations per step
+    wish, # condition on the held-out part
+) -> dict: # {method: its chosen rows}, for the methods that fulfil the wish on every split and need no group at prediction
+    "The methods that fulfil a wish, with the strength that the held-out part chose on each split."
+    found = {m: chosen_rows(rows, m, batch, wish) for m in STRENGTHS if not METHODS[m].needs_s and METHODS[m].goal in ("parity", "opportunity") and m != "W2 paper"}
+    return {m: at for m, at in found.items() if len(at) and len(at) == frontier_rows(rows, m, batch).seed.nunique()}
+
+# %% ../nbs/experiments/frontier.ipynb #1153eec3
+def decision_table(
+    rows: list, # rows of `frontier_run`
+    wishes: dict, # {text: condition on the held-out part}
+    batches: tuple = (16, 50, 512, 4096), # batch sizes
+) -> pd.DataFrame: # one line per wish and batch
+    "Ours and the best peer for each wish."
+    out = {}
+    for (wish, holds), batch in ((w, b) for w in wishes.items() for b in batches):
+        found = reaching(rows, batch, holds)
+        best = lambda ours: max((m for m in found if (METHODS[m].kind == "ours") == ours), key=lambda m: found[m].valid_Acc.mean(), default=None)
+        mine, peer = best(True), best(False)
+        values = lambda m: " / ".join(f"{found[m][k].mean():.3f}".lstrip("0") for k in ("Acc", "DI", "EO")) if m else ""
+        if mine: out[wish, batch] = {"ours": mine, "λ": f"{found[mine].strength.median():g}", "reference": ring_size(batch), "Acc / DI / EO gap": values(mine), "best peer": peer or "none", "its Acc / DI / EO gap": values(peer)}
+    return pd.DataFrame(out).T
