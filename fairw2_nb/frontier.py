@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from .data import load_adult, load_table
 from .metrics import fairness_report
-from .peers import METHODS, find_method, installed_methods, peer_version, ring_size
+from .peers import METHODS, find_method, installed_methods, peer_version
 
 # %% ../nbs/experiments/frontier.ipynb #733bb0d7
 @lru_cache(maxsize=2)
@@ -299,5 +299,5 @@ def decision_table(
         best = lambda ours: max((m for m in found if (METHODS[m].kind == "ours") == ours), key=lambda m: found[m].valid_Acc.mean(), default=None)
         mine, peer = best(True), best(False)
         values = lambda m: " / ".join(f"{found[m][k].mean():.3f}".lstrip("0") for k in ("Acc", "DI", "EO")) if m else ""
-        if mine: out[wish, batch] = {"ours": mine, "λ": f"{found[mine].strength.median():g}", "reference": ring_size(batch), "Acc / DI / EO gap": values(mine), "best peer": peer or "none", "its Acc / DI / EO gap": values(peer)}
+        if mine: out[wish, batch] = {"ours": mine, "λ": f"{found[mine].strength.median():g}", "Acc / DI / EO gap": values(mine), "best peer": peer or "none", "its Acc / DI / EO gap": values(peer)}
     return pd.DataFrame(out).T
