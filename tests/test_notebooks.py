@@ -47,6 +47,15 @@ def test_stored_outputs(path):
         assert len(text) < 400_000, f"{path.name} stores an output of {len(text) // 1000} kB."
 
 
+@each_notebook
+def test_figures_are_stored(path):
+    "A cell that shows a figure has its picture."
+    cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    for source, outputs in (("".join(c["source"]), c["outputs"]) for c in cells):
+        if "plt.show()" in source and not re.search(r"^#\| *(eval: *false|slow)", source, re.M):
+            assert any("image/png" in o.get("data", {}) for o in outputs), f"{path.name} lacks a picture: run `make notebooks`."
+
+
 def test_export_in_sync(tmp_path):
     "nbdev_export would change no module."
     for name in ("nbs", "fairw2_nb"):

@@ -2,6 +2,7 @@
 
 Cells marked `#| eval: false` or with a flag of `tst_flags` keep the outputs they have. Without arguments, all notebooks run.
 """
+import os
 import re
 import sys
 from pathlib import Path
@@ -36,6 +37,7 @@ def run(path):
 
 
 if __name__ == "__main__":
+    os.environ.pop("MPLBACKEND", None)  # with "agg" the figures would not be stored
     paths = [Path(p).resolve() for p in sys.argv[1:]] or sorted(ROOT.glob("nbs/**/*.ipynb"))
     for path in (bar := tqdm([p for p in paths if ".ipynb_checkpoints" not in p.parts])):
         bar.set_description(path.stem)
