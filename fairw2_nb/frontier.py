@@ -4,9 +4,8 @@
 
 # %% auto #0
 __all__ = ['WEIGHTS', 'STRENGTHS', 'SMALL', 'load_data', 'measures', 'epoch_budget', 'frontier_run', 'strengths_at',
-           'frontier_configs', 'carry_configs', 'hypervolume', 'frontier_rows', 'frontier_points', 'hypervolume_draws',
-           'hypervolume_interval', 'verdict', 'ranking', 'chosen_rows', 'chosen_table', 'carry_table', 'reaching',
-           'decision_table']
+           'frontier_configs', 'carry_configs', 'verdict', 'ranking', 'chosen_rows', 'chosen_table', 'carry_table',
+           'reaching', 'decision_table']
 
 # %% ../nbs/experiments/frontier.ipynb #201638a7
 import hashlib, math
@@ -15,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 import torch
+from .areas import frontier_points, frontier_rows, hypervolume_draws, hypervolume_interval
 from .data import load_adult, load_table
 from .metrics import fairness_report
 from .peers import METHODS, find_method, installed_methods, peer_version
@@ -121,90 +121,6 @@ def carry_configs(
 ) -> list: # settings of the runs that `frontier_configs` lacks
     "One weight across batch and reference sizes."
     return [dict(method="W2", batch=b, strength=strength, seed=k, reference=r, data="adult") for k in range(1, seeds + 1) for b in batches for r in references]
-
-# %% ../nbs/experiments/frontier.ipynb #a59b571e
-def hypervolume(
-    points, # pairs (accuracy, DI), larger is better in both
-    ref: tuple = (0., 0.), # reference point
-    lines: bool = False, # join neighbours on the front by straight lines
-) -> float: # area
-    "The area that the points, or the lines between them, dominate over the reference point."
-    area, height, before = 0., ref[1], None
-    for a, d in sorted(((a, d) for a, d in points if a > ref[0] and d > ref[1]), reverse=True):
-        if d <= height: continue
-        width = (a + before) / 2 if lines and before is not None else a
-        area, height, before = area + (width - ref[0]) * (d - height), d, a
-    return area
-
-# %% ../nbs/experiments/frontier.ipynb #77210d48
-def frontier_rows(
-    rows: list, # rows of `frontier_run`
-    method: str, # key of `METHODS`
-    batch: int, # observations per step
-) -> pd.DataFrame: # one line per split and strength, the plain network included if the method trains; DI 0 if there are no positives
-    "The rows of one curve."
-    frame = pd.DataFrame([r for r in rows if r.get("reference") is None])
-    if not len(frame): return pd.DataFrame(columns=["method", "batch", "strength", "seed", "Acc", "DI"])
-    names = [method] + (["plain"] if METHODS[method].kind in ("ours", "penalty", "constraint") else [])
-    at = frame[frame.method.isin(names) & (frame.batch == batch)].copy()
-    at["DI"], at["valid_DI"] = at.DI.fillna(0), at.valid_DI.fillna(0)
-    return at.assign(point=at.method + " " + at.strength.astype(str)) if (at.method == method).any() else at[:0]
-
-# %% ../nbs/experiments/frontier.ipynb #cef0e1ed
-def frontier_points(
-    rows: list, # rows of `frontier_run`
-    method: str, # key of `METHODS`
-    batch: int, # observations per step
-    columns: tuple = ("Acc", "DI"), # what to average
-) -> pd.DataFrame: # one line per strength, sorted by the last column
-    "The mean over splits at each strength."
-    at = frontier_rows(rows, method, batch)
-    if not len(at): return pd.DataFrame(columns=list(columns))
-    return at.groupby("point")[list(columns)].mean().astype(float).sort_values(columns[-1])
-
-# %% ../nbs/experiments/frontier.ipynb #f0f91bca
-def _areas(at, draws, seeds, lines):
-    "Area of the mean curve for each draw of splits."
-    tables = [at.pivot_table(index="seed", columns="point", values=v, aggfunc="first").loc[seeds].to_numpy(float) for v in ("Acc", "DI")]
-    ref = (at.majority.mean(), 0.)
-    return np.array([hypervolume(zip(*(t[k].mean(0) for t in tables)), ref, lines) for k in draws])
-
-def _whole_seeds(at):
-    "Splits at which no point is missing."
-    counts = at.groupby("seed").point.nunique() if len(at) else pd.Series(dtype=int)
-    return sorted(counts[counts == at.point.nunique()].index) if len(counts) else []
-
-# %% ../nbs/experiments/frontier.ipynb #1f6c7cdf
-def hypervolume_draws(
-    rows: list, # rows of `frontier_run`
-    method: str, # key of `METHODS`
-    batch: int, # observations per step
-    other: str = None, # method to subtract, on the same splits
-    lines: bool = False, # area below the joined front
-    n: int = 200, # bootstrap draws
-) -> tuple: # area or difference of the mean curves, of each split, and of each bootstrap draw; None if there are no common whole splits
-    "Hypervolumes of the mean curve, of single splits and of draws of splits."
-    curves = [frontier_rows(rows, m, batch) for m in (method, other) if m is not None]
-    seeds = sorted(set.intersection(*(set(_whole_seeds(at)) for at in curves)))
-    if not seeds: return None
-    k = len(seeds)
-    draws = [np.arange(k), *np.arange(k)[:, None], *np.random.default_rng(0).integers(k, size=(n, k))]
-    values = [_areas(at, draws, seeds, lines) for at in curves]
-    drawn = values[0] - values[1] if other else values[0]
-    return float(drawn[0]), drawn[1:k + 1], drawn[k + 1:]
-
-def hypervolume_interval(
-    rows: list, # rows of `frontier_run`
-    method: str, # key of `METHODS`
-    batch: int, # observations per step
-    other: str = None, # method to subtract, on the same splits
-    lines: bool = False, # area below the joined front
-    level: float = .95, # of the interval
-) -> tuple: # hypervolume or difference, lower and upper end (NaN for fewer than three splits); None if there are no common whole splits
-    "Hypervolume of the mean curve with a bootstrap interval over splits."
-    if (drawn := hypervolume_draws(rows, method, batch, other, lines)) is None: return None
-    if len(drawn[1]) < 3: return drawn[0], math.nan, math.nan
-    return drawn[0], *(float(q) for q in np.quantile(drawn[2], [(1 - level) / 2, (1 + level) / 2]))
 
 # %% ../nbs/experiments/frontier.ipynb #b2e374c5
 def verdict(

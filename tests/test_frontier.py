@@ -7,7 +7,8 @@ import pytest
 import torch
 from fairw2_nb import peers
 from fairw2_nb.data import synthetic_biased
-from fairw2_nb.frontier import STRENGTHS, carry_configs, chosen_rows, epoch_budget, frontier_configs, frontier_points, frontier_run, hypervolume, hypervolume_interval, load_data, ranking
+from fairw2_nb.areas import frontier_points, hypervolume, hypervolume_interval
+from fairw2_nb.frontier import STRENGTHS, carry_configs, chosen_rows, epoch_budget, frontier_configs, frontier_run, load_data, ranking
 from fairw2_nb.peers import METHODS, find_method, installed_methods, peer_version
 from fairw2_nb.rows import missing, run_missing
 from hypothesis import given
