@@ -16,7 +16,8 @@ from .data import ADULT_SHA256, load_adult
 from .logistic import FairLogisticRegression
 from .metrics import disparate_impact, fairness_report
 from .penalty import WassersteinPenalty
-from .training import fit, score_all
+from .scoring import score_all
+from .training import fit
 from .tuning import TargetTuner
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression

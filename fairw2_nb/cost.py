@@ -218,7 +218,8 @@ def step_contest(
 ) -> dict: # {contestant: median seconds}
     "Time of one step of `train_epoch`: plain, with a ring buffer of 2000, with an explicit reference."
     from fairw2_nb.data import FairDataset
-    from fairw2_nb.training import FixedLambda, Run, risk_function, train_epoch
+    from fairw2_nb.scoring import risk_function
+    from fairw2_nb.training import FixedLambda, Run, train_epoch
     torch.set_num_threads(1)
     model, x, size = step_setting(net)
     s, risk = torch.arange(len(x)) % 2, risk_function("bce", "logits")

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from .data import FairDataset, read_packaged
-from .training import fit, score_all
+from .scoring import score_all
+from .training import fit
 from fastcore.basics import patch
 from torch import nn
 

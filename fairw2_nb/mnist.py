@@ -12,7 +12,8 @@ from .cost import interleaved
 from .digits import MNIST_SHA256, load_mnist, mnist_net
 from .metrics import fairness_report
 from .penalty import WassersteinPenalty
-from .training import fit, score_all
+from .scoring import score_all
+from .training import fit
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 # %% ../nbs/experiments/mnist.ipynb #39b9b823

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 import torch
-from .training import score_all
+from .scoring import score_all
 from .variations import chosen_epoch_scores, fresh_scores, growing_scores, last_weights_scores, logits_of, own_scores, penalised, train_net
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression

@@ -12,7 +12,8 @@ import warnings
 import torch
 from .adult import adult_net
 from .penalty import WassersteinPenalty
-from .training import FixedLambda, fit, score_all
+from .scoring import score_all
+from .training import FixedLambda, fit
 from torch import nn
 
 # %% ../nbs/experiments/variations.ipynb #be62a097

@@ -15,7 +15,8 @@ from fairw2_nb.data import FairDataset
 from fairw2_nb.estimator import FairMLPClassifier
 from fairw2_nb.penalty import WassersteinPenalty
 from fairw2_nb.portability import biased_problem, small_net
-from fairw2_nb.training import TrainingDiverged, evaluate, fit, score_all
+from fairw2_nb.scoring import evaluate, score_all
+from fairw2_nb.training import TrainingDiverged, fit
 from fairw2_nb.tuning import ScaledLambda, TargetTuner
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
