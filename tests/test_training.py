@@ -17,7 +17,7 @@ from fairw2_nb.penalty import WassersteinPenalty
 from fairw2_nb.portability import biased_problem, small_net
 from fairw2_nb.scoring import evaluate, score_all
 from fairw2_nb.training import TrainingDiverged, fit
-from fairw2_nb.tuning import ScaledLambda, TargetTuner
+from fairw2_nb.tuning import GrowingLambda, ScaledLambda, TargetTuner
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
@@ -33,7 +33,7 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
 
 
-OPTIONS = [dict(lam=3.), dict(lam=3., reference=200), dict(lam=2., loss="mse", average=.9), dict(lam=2., penalty="error"), dict(lam="target")]
+OPTIONS = [dict(lam=3.), dict(lam=3., reference=200), dict(lam=2., loss="mse", average=.9), dict(lam=2., penalty="error"), dict(lam="target"), dict(lam="growing")]
 
 
 def run(parts, options, epochs, **more):
@@ -43,6 +43,8 @@ def run(parts, options, epochs, **more):
         options["penalty"] = WassersteinPenalty(on="error", reference=300)
     if options["lam"] == "target":
         options["lam"] = TargetTuner(.6, acc=.5, warm_up=1)
+    if options["lam"] == "growing":
+        options["lam"] = GrowingLambda(6., steps=3)
     net = nn.Sequential(*small_net(0)[:-1], nn.Dropout(.2)) # outputs of shape (B, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -237,6 +239,15 @@ def test_scale_of_lambda(parts):
     tuner = ScaledLambda(alpha=.7, warm_up=2)
     history = fit(small_net(0), parts[0], lam=tuner, epochs=3, batch_size=100, progress=False)
     assert [r["lam"] for r in history[:2]] == [0., 0.] and abs(history[2]["lam"] - .7 * history[1]["g_R"] / history[1]["g_W"]) < 1e-9
+
+
+def test_growing_weight(parts, tmp_path):
+    train = lambda tuner: fit(small_net(0), parts[0], lam=tuner, epochs=4, batch_size=100, progress=False, checkpoint=tmp_path / "run.pt")
+    assert [round(r["lam"], 9) for r in train(GrowingLambda(5., steps=2))] == [2.5, 5., 5., 5.]
+    with pytest.raises(ValueError, match="other settings, lam = 5.0 instead of 7.5, steps = 2 instead of 3"): train(GrowingLambda(7.5, steps=3)) # begins with the same weight
+    for bad in (0, 1.5, "3"):
+        with pytest.raises(ValueError, match="whole number of epochs"): GrowingLambda(1., steps=bad)
+    with pytest.raises(ValueError, match="finite number"): GrowingLambda(-1., steps=2)
 
 
 def test_controller_rule():
