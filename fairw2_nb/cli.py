@@ -198,10 +198,11 @@ def add_experiment(
     seeds: int, # default number of seeds
     of: str, # what a seed is
     help: str, # what the command does
+    presets: dict = {"quick": "fits a laptop", "paper": "its full protocol, hours"}, # {name: what it is}
 ) -> argparse.ArgumentParser: # parser of the command
     "A command that runs an experiment of the paper."
     c = commands.add_parser(name, help=help)
-    c.add_argument("--preset", choices=["quick", "paper"], default="quick", help="quick: fits a laptop; paper: its full protocol, hours (default: quick)")
+    c.add_argument("--preset", choices=list(presets), default="quick", help="; ".join(f"{k}: {v}" for k, v in presets.items()) + " (default: quick)")
     c.add_argument("--seeds", type=positive(int, 1), default=seeds, help=f"number of {of} (default: {seeds})")
     c.add_argument("--workers", type=positive(int, 1), default=1, help="processes; joblib's backends, so that a cluster can serve (default: 1)")
     c.add_argument("--out", help=f"folder of the rows; finished rows are kept and not run again (default: results/{name})")
@@ -217,7 +218,7 @@ def make_parser() -> argparse.ArgumentParser: # parser of the command line
     commands = parser.add_subparsers(required=True, metavar="command")
     add_experiment(commands, "adult", adult, 3, "random splits", "the paper's Table 1: six methods on the Adult census data, beside the paper's values")
     add_experiment(commands, "mnist", mnist, 1, "classifiers per weight; the paper has 9", "the paper's Figure 3 and Table 2: digits with falsified labels, both gradients")
-    c = add_experiment(commands, "celeba", celeba, 1, "networks per weight", "the paper's Figure 4: ResNet-18 on CelebA, both penalties")
+    c = add_experiment(commands, "celeba", celeba, 1, "networks per weight", "the paper's Figure 4: ResNet-18 on CelebA, both penalties", {"quick": "one pass at many weights", "long": "three passes at the reported weights", "paper": "its batch and reference, days on a CPU"})
     c.add_argument("--data", help="folder or zip file of CelebA (default: FAIRW2_CELEBA, else the user's cache folder)")
     c.add_argument("--synthetic", action="store_true", help="drawn faces instead of CelebA")
     d = commands.add_parser("demo", help="train a biased classifier with and without the penalty, and write a report")

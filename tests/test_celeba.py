@@ -83,7 +83,7 @@ def test_memory_shortage_is_answered_in_words(faces, monkeypatch):
 
 
 def test_reported_weight():
-    mean = pd.DataFrame({"Acc": [.77, .765, .747, .70], "DI": [.4, .5, .6, .9], "ratio": [.95, .99, .97, 1.]}, [0., .1, .2, 1.])
+    mean = pd.DataFrame({"Acc": [.77, .765, .751, .70], "DI": [.4, .5, .6, .9], "ratio": [.95, .99, .97, 1.]}, [0., .1, .2, 1.])
     assert c.reported_weight(mean, "DI") == .2 and c.reported_weight(mean, "ratio") == .1
     assert c.reported_weight(mean, "DI", cost=.1) == 1. and c.reported_weight(mean, "DI", cost=0.) == 0.
 
@@ -99,6 +99,18 @@ def test_stored_rows_hold_numbers_only():
 def test_stored_rows_cover_every_weight():
     "Each weight at least once; those that the page reports with three networks."
     rows = [r for r in read_rows(results_dir() / "celeba" / "rows.jsonl") if r["data"] == "celeba"]
-    seeds = lambda on, lam, loss: {r["seed"] for r in rows if (r["on"], r["lam"], r["loss"]) == (on, lam, loss)}
-    for config in c.celeba_configs(): assert seeds(config["on"], config["lam"], config["loss"]), config
-    for key in (("score", 0.), ("score", 1.5), ("error", 2.), ("error", 4.)): assert len(seeds(*key, "bce")) >= 3
+    seeds = lambda preset, on, lam, loss="bce": {r["seed"] for r in rows if (r["preset"], r["on"], r["lam"], r["loss"]) == (preset, on, lam, loss)}
+    for preset in ("quick", "long"):
+        for config in c.celeba_configs(preset):
+            assert seeds(preset, config["on"], config["lam"], config["loss"]), config
+    for key in (("quick", "score", 0.), ("quick", "score", 1.5), ("quick", "error", 4.), ("long", "score", 0.), ("long", "score", 1.4), ("long", "error", 6.)): assert len(seeds(*key)) >= 3, key
+
+
+@pytest.mark.parametrize("width", [1, 5, 8])
+def test_windows_are_pieces_of_the_images(width):
+    x = torch.arange(20 * 3 * 8 * 8).reshape(20, 3, 8, 8)
+    window = c.Window(width)
+    out, places = window(x), range(8 - width + 1)
+    for image, piece in zip(x, out): assert any(torch.equal(image[:, i:i + width, j:j + width], piece) for i in places for j in places)
+    edge = (8 - width) // 2
+    assert torch.equal(window.eval()(x), x[:, :, edge:edge + width, edge:edge + width])
