@@ -176,7 +176,11 @@ def trained_scores(
     return scores | {"curve": curve.points if curve else None}
 
 # %% ../nbs/experiments/celeba.ipynb #b59ef8bb
-def kept_scores(train, test, on, lam, seed, preset, loss, data) -> dict: # parts, then the arguments of `trained_scores`; returns the same
+def kept_scores(
+    train, # training part
+    test, # test part
+    on: str, lam: float, seed: int, preset: str, loss: str, data: str, # as in `trained_scores`
+) -> dict: # as `trained_scores`
     "The scores of a network, from the cache folder if it was trained before; empty that folder after a change of the training code."
     key = ids_digest(train), ids_digest(test), repr(celeba_options(preset))
     return Memory(cache_dir() / "runs", verbose=0).cache(trained_scores)("score" if lam == 0 else on, lam, seed, preset, loss, data, key)
