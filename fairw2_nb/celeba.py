@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 from .drawn_faces import synthetic_faces
-from .celeba_files import cache_dir
+from .file_tree import cache_dir
 from .faces import load_celeba
 from .memory import InChunks
 from .metrics import fairness_report

@@ -8,7 +8,7 @@ __all__ = ['mnist_options', 'digit_metrics', 'find_flipped', 'mnist_run', 'mnist
 
 # %% ../nbs/experiments/mnist.ipynb #e02eb942
 import torch
-from .cost import interleaved
+from .contest import interleaved
 from .digits import MNIST_SHA256, load_mnist, mnist_net
 from .metrics import fairness_report
 from .penalty import WassersteinPenalty

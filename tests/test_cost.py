@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from fairw2_nb import cost, peers
-from fairw2_nb.cost import contestants, cost_configs, cost_run, float64_truth, interleaved, penalty_contest, relative_errors, runnable, step_contest, step_setting
+from fairw2_nb import contest, cost, peers
+from fairw2_nb.contest import contestants, interleaved, penalty_contest
+from fairw2_nb.cost import cost_configs, cost_run, float64_truth, relative_errors, runnable, step_contest, step_setting
 from fairw2_nb.rows import missing, read_rows, run_missing
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ class Clock:
 def clock(monkeypatch):
     "The clock of the benchmark, in our hands."
     clock = Clock()
-    monkeypatch.setattr(cost, "time", clock)
+    monkeypatch.setattr(contest, "time", clock)
     return clock
 
 
@@ -113,7 +114,7 @@ def test_truth_of_a_shift():
 def test_errors_are_small_and_the_wrong_is_seen(gap, monkeypatch):
     ours = relative_errors("ours", 3000, gap)
     assert ours["value_error"] < 1e-6 and ours["grad_error"] < 1e-6 and 2900 < ours["kept"] <= 3000
-    monkeypatch.setattr(cost, "autograd_line", lambda x, y: 1.01 * cost.wasserstein_penalty(torch.cat([x, y]), torch.arange(len(x) + len(y)) >= len(x)))
+    monkeypatch.setattr(contest, "autograd_line", lambda x, y: 1.01 * contest.wasserstein_penalty(torch.cat([x, y]), torch.arange(len(x) + len(y)) >= len(x)))
     wrong = relative_errors("autograd", 3000, gap)
     assert wrong["value_error"] == pytest.approx(.01, rel=1e-3) and wrong["grad_error"] == pytest.approx(.01, rel=1e-3)
 

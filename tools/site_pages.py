@@ -13,7 +13,7 @@ NBS, DOCS = ROOT / "nbs", ROOT / "docs"
 # folder under nbs/ -> section of the site, in the order of the navigation
 SECTIONS = {".": "Method", "experiments": "Experiments", "extensions": "Extensions", "api": "API use"}
 # names without a leading number that do not come in alphabetical order; others follow them
-PAPER_ORDER = ["index", "adult", "mnist", "celeba", "celeba_changes", "portability", "cost", "variations", "peers", "areas", "frontier", "choose"]
+PAPER_ORDER = ["index", "adult", "mnist", "celeba", "celeba_changes", "portability", "contest", "cost", "variations", "peers", "areas", "frontier", "choose"]
 API_PAGE = "api.html"  # written from the modules, not from a notebook
 # settings.ini holds more than this, but a page depends on nothing else in it
 SETTINGS_USED = ["lib_name", "title", "description", "copyright", "doc_host", "doc_baseurl", "git_url", "branch"]
