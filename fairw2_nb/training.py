@@ -81,6 +81,7 @@ class FixedLambda:
     def __init__(self, lam: float): # weight of the penalty
         if not isinstance(lam, (int, float)) or not 0 <= lam < math.inf: raise ValueError(f"lam = {lam!r}: expected a finite number of at least 0, or a tuner such as TargetTuner().")
         self.lam = float(lam)
+    def after_step(self): "Nothing to do after a step."
     def after_epoch(self, row): "Nothing to learn from an epoch."
     def verdict(self, history): "A fixed weight promises nothing."; return ""
     def settings(self): "What a checkpoint must agree with."; return {"lam": self.lam}
@@ -141,6 +142,7 @@ def train_epoch(
         g = (mean_abs_grad(value, out), mean_abs_grad(w, out)) if warming else (0., 0.)
         run.opt.zero_grad(); loss.backward(); run.opt.step()
         if run.average is not run.model: move_average(run.average, run.model, keep)
+        run.tuner.after_step()
         totals.append((value.item(), w.item(), *g))
         if watch: watch(run.model)
     return dict(zip(("loss", "W", "g_R", "g_W"), torch.tensor(totals, dtype=torch.float64).mean(0).tolist()))
@@ -194,7 +196,7 @@ def check_fit(train, batch_size, epochs, patience, valid, average, tuner):
     if not ((y == 0) | (y == 1)).all(): raise ValueError(f"The labels of `train` must be 0 and 1, but among the first are {y.unique().tolist()[:5]}.")
     if isinstance(batch_size, float) or isinstance(epochs, float): raise ValueError(f"batch_size = {batch_size}, epochs = {epochs}: expected whole numbers.")
     if tuner.warm_up and epochs <= tuner.warm_up: raise ValueError(f"epochs = {epochs} are all spent on the warm-up of {tuner.warm_up}: give more epochs.")
-    if tuner.warm_up and patience: raise ValueError("`patience` needs a fixed lam: while a tuner changes it, the objectives of two epochs cannot be compared.")
+    if patience and type(tuner) is not FixedLambda: raise ValueError("`patience` needs a fixed lam: while a tuner changes it, the objectives of two epochs cannot be compared.")
     if batch_size < 1 or batch_size > len(train): raise ValueError(f"batch_size = {batch_size} for {len(train)} observations: choose a batch of at least 1 and at most all of them.")
     if epochs < 0: raise ValueError(f"epochs = {epochs}: expected a number of at least 0.")
     if not 0 <= average < 1: raise ValueError(f"average = {average}: expected a share of at least 0 and below 1, such as .99.")

@@ -17,7 +17,9 @@ from fairw2_nb.penalty import WassersteinPenalty
 from fairw2_nb.portability import biased_problem, small_net
 from fairw2_nb.scoring import evaluate, score_all
 from fairw2_nb.training import TrainingDiverged, fit
-from fairw2_nb.tuning import GrowingLambda, ScaledLambda, TargetTuner
+from fairw2_nb.tuning import GrowingLambda, RampedLambda, ScaledLambda, TargetTuner
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import check_estimator
 from torch import nn
 
@@ -33,7 +35,7 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
 
 
-OPTIONS = [dict(lam=3.), dict(lam=3., reference=200), dict(lam=2., loss="mse", average=.9), dict(lam=2., penalty="error"), dict(lam="target"), dict(lam="growing")]
+OPTIONS = [dict(lam=3.), dict(lam=3., reference=200), dict(lam=2., loss="mse", average=.9), dict(lam=2., penalty="error"), dict(lam="target"), dict(lam="growing"), dict(lam="ramped")]
 
 
 def run(parts, options, epochs, **more):
@@ -45,6 +47,8 @@ def run(parts, options, epochs, **more):
         options["lam"] = TargetTuner(.6, acc=.5, warm_up=1)
     if options["lam"] == "growing":
         options["lam"] = GrowingLambda(6., steps=3)
+    if options["lam"] == "ramped":
+        options["lam"] = RampedLambda(6., start=7, stop=23) # 9 steps an epoch, so that a resumed run is in the middle
     net = nn.Sequential(*small_net(0)[:-1], nn.Dropout(.2)) # outputs of shape (B, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -248,6 +252,27 @@ def test_growing_weight(parts, tmp_path):
     for bad in (0, 1.5, "3"):
         with pytest.raises(ValueError, match="whole number of epochs"): GrowingLambda(1., steps=bad)
     with pytest.raises(ValueError, match="finite number"): GrowingLambda(-1., steps=2)
+
+
+@given(st.floats(0, 100), st.integers(0, 50), st.integers(1, 50), st.integers(1, 120))
+def test_ramp(lam, start, length, steps):
+    tuner, seen = RampedLambda(lam, start, start + length), []
+    for _ in range(steps):
+        seen.append(tuner.lam)
+        tuner.after_step()
+    wanted = np.interp(np.arange(steps), [start, start + length], [0, lam]) # NumPy holds the ends on both sides
+    np.testing.assert_allclose(seen, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_ramp_refuses(parts, tmp_path):
+    for start, stop in ((3, 3), (-1, 4), (2., 5), (0, "9"), (5, 2)):
+        with pytest.raises(ValueError, match="whole numbers of steps"): RampedLambda(1., start, stop)
+    with pytest.raises(ValueError, match="finite number"): RampedLambda(-1., 0, 5)
+    train = lambda stop, **more: fit(small_net(0), parts[0], lam=RampedLambda(5., 3, stop), epochs=2, batch_size=100, progress=False, **more)
+    train(9, checkpoint=tmp_path / "run.pt")
+    with pytest.raises(ValueError, match="other settings, stop = 9 instead of 12"): train(12, checkpoint=tmp_path / "run.pt")
+    for tuner in (RampedLambda(5., 3, 9), GrowingLambda(5., steps=2)):
+        with pytest.raises(ValueError, match="needs a fixed lam"): fit(small_net(0), parts[0], lam=tuner, valid=parts[1], patience=2, epochs=3, batch_size=100, progress=False)
 
 
 def test_controller_rule():
