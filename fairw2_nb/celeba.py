@@ -21,16 +21,18 @@ from .metrics import fairness_report
 from .penalty import WassersteinPenalty
 from .scoring import score_all
 from .training import fit
+from .tuning import RampedLambda
 from .vision import resnet18_logit
 from joblib import Memory
 from torch import nn
 
 # %% ../nbs/experiments/celeba.ipynb #d8fdfc3c
 def celeba_options(
-    preset: str, # "quick", "long", "paper" or "tiny"
-) -> dict: # size of the images, of their middle that is kept and of the window in it that is used, number of drawn faces, chunk, peak of the learning rate, and arguments of `fit`
+    preset: str, # "quick", "late", "long", "paper" or "tiny"
+) -> dict: # size of the images, of their middle that is kept and of the window in it that is used, number of drawn faces, chunk, peak of the learning rate, shares of the training between which λ grows, and arguments of `fit`
     "What a preset trains on, and how."
     presets = {"quick": dict(size=64, crop=48, drawn=6000, chunk=None, peak=2e-3, batch_size=100, epochs=1),
+               "late": dict(size=64, crop=48, drawn=6000, chunk=None, peak=2e-3, batch_size=100, epochs=1, ramp=(.25, .6)),
                "long": dict(size=64, crop=56, window=48, drawn=6000, chunk=None, peak=2e-3, batch_size=100, epochs=3),
                "paper": dict(size=64, crop=64, drawn=20_000, chunk=250, peak=2e-3, batch_size=2000, reference=8000, epochs=20),
                "tiny": dict(size=32, crop=32, drawn=600, chunk=None, peak=2e-3, batch_size=50, epochs=2)}
@@ -144,8 +146,9 @@ def train_faces(
     options = celeba_options(preset)
     chunk, steps, ring = options.pop("chunk"), options["epochs"] * -(-len(train) // options["batch_size"]), 0 if options.get("reference") else min(2000, len(train) // 4)
     net = nn.Sequential(MirrorHalf(), *([Window(options["window"])] if "window" in options else []), *resnet18_logit(seed)).to(memory_format=torch.channels_last) # often faster on a CPU
-    given = {k: v for k, v in options.items() if k not in ("size", "crop", "window", "drawn", "peak")}
-    try: fit(InChunks(net, chunk) if chunk else net, train, lam=lam, penalty=WassersteinPenalty(on=on, reference=ring), loss=loss, opt=one_cycle(options["peak"], steps), valid=train[:200], seed=seed, progress=False, watch=watch, **given)
+    given = {k: v for k, v in options.items() if k not in ("size", "crop", "window", "drawn", "peak", "ramp")}
+    weight = RampedLambda(lam, *(round(share * steps) for share in options["ramp"])) if lam and "ramp" in options else lam
+    try: fit(InChunks(net, chunk) if chunk else net, train, lam=weight, penalty=WassersteinPenalty(on=on, reference=ring), loss=loss, opt=one_cycle(options["peak"], steps), valid=train[:200], seed=seed, progress=False, watch=watch, **given)
     except (MemoryError, RuntimeError) as e:
         if not isinstance(e, MemoryError) and "memory" not in str(e): raise
         raise ValueError(f"The memory did not suffice for batches of {given['batch_size']} images of {options['crop']} pixels{f' in chunks of {chunk}' if chunk else ''}. Use the preset \"quick\", or InChunks with a smaller chunk, a smaller batch_size or smaller images.") from e
@@ -170,7 +173,7 @@ def trained_scores(
 ) -> dict: # scores on the test part, the validation part and the first 2000 training images; a curve for seed 0
     "Train one network and score with it."
     train, valid, test = face_parts(data, preset, seed)
-    curve = Curve(train, test, every={"quick": 10, "long": 30}.get(preset, 1)) if seed == 0 else None
+    curve = Curve(train, test, every={"quick": 10, "late": 10, "long": 30}.get(preset, 1)) if seed == 0 else None
     net = train_faces(train, test, on, lam, seed, preset, loss, curve)
     scores = {name: score_all(net, part, batch_size=500)[0].numpy() for name, part in (("test", test), ("valid", valid), ("train", train[:2000]))}
     return scores | {"curve": curve.points if curve else None}

@@ -77,7 +77,7 @@ def load_checkpoint(
 # %% ../nbs/10_training.ipynb #586c1a2c
 class FixedLambda:
     "A weight that stays what it is."
-    warm_up = 0
+    warm_up, ahead = 0, False # epochs with λ = 0; whether a λ of 0 will grow
     def __init__(self, lam: float): # weight of the penalty
         if not isinstance(lam, (int, float)) or not 0 <= lam < math.inf: raise ValueError(f"lam = {lam!r}: expected a finite number of at least 0, or a tuner such as TargetTuner().")
         self.lam = float(lam)
@@ -136,7 +136,7 @@ def train_epoch(
         out = run.model(x)
         f, lam = to_scores(out, outputs), 0. if warming else run.tuner.lam
         value = risk(out.reshape(y.shape), y)
-        w = run.penalty(f, s, y, ref) if lam or warming else out.new_zeros(())
+        w = run.penalty(f, s, y, ref) if lam or warming or run.tuner.ahead else out.new_zeros(())
         loss = value + lam * w if lam else value
         if not loss.isfinite(): raise TrainingDiverged(f"step {step + 1} of epoch {len(run.history) + 1}")
         g = (mean_abs_grad(value, out), mean_abs_grad(w, out)) if warming else (0., 0.)

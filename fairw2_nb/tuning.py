@@ -102,6 +102,7 @@ class GrowingLambda(FixedLambda):
 # %% ../nbs/09_tuning.ipynb #2f27bd46
 class RampedLambda(FixedLambda):
     "A weight that is 0 at first, then grows with every step, and then stays."
+    ahead = True # the distance is measured, and the ring buffer filled, from the first step on
     def __init__(self,
         lam: float, # full weight
         start: int, # steps without penalty
