@@ -27,10 +27,19 @@ class Runner(NotebookClient):
         return await super().async_execute_cell(cell, cell_index, *args, **kwargs)
 
 
+def is_progress(output):
+    "Whether an output is a progress bar, whose times differ from run to run, or the empty line behind one."
+    text = output.get("text", "")
+    return output.get("name") == "stderr" and (bool(re.search(r"\d+%\|.*\d+/\d+ \[", text)) or not text.strip())
+
+
 def run(path):
     "Execute the notebook at `path` in its own folder and write it back with current outputs."
     nb = nbformat.read(path, as_version=4)
     Runner(nb, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}).execute()
+    for cell in nb.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [o for o in cell.outputs if not is_progress(o)]
     nb.metadata = {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"}}
     nbformat.write(nb, path)
     process_write(warn_msg=f"Could not clean {path}", proc_nb=clean_nb, f_in=path)
