@@ -32,7 +32,7 @@ def celeba_options(
 ) -> dict: # size of the images, of their middle that is kept and of the window in it that is used, number of drawn faces, chunk, peak of the learning rate, shares of the training between which λ grows, and arguments of `fit`
     "What a preset trains on, and how."
     presets = {"quick": dict(size=64, crop=48, drawn=6000, chunk=None, peak=2e-3, batch_size=100, epochs=1),
-               "late": dict(size=64, crop=48, drawn=6000, chunk=None, peak=2e-3, batch_size=100, epochs=1, ramp=(.25, .6)),
+               "late": dict(size=64, crop=48, drawn=6000, chunk=None, peak=2e-3, batch_size=100, epochs=2, ramp=(.25, .6)),
                "long": dict(size=64, crop=56, window=48, drawn=6000, chunk=None, peak=2e-3, batch_size=100, epochs=3),
                "paper": dict(size=64, crop=64, drawn=20_000, chunk=250, peak=2e-3, batch_size=2000, reference=8000, epochs=20),
                "tiny": dict(size=32, crop=32, drawn=600, chunk=None, peak=2e-3, batch_size=50, epochs=2)}
@@ -173,7 +173,7 @@ def trained_scores(
 ) -> dict: # scores on the test part, the validation part and the first 2000 training images; a curve for seed 0
     "Train one network and score with it."
     train, valid, test = face_parts(data, preset, seed)
-    curve = Curve(train, test, every={"quick": 10, "late": 10, "long": 30}.get(preset, 1)) if seed == 0 else None
+    curve = Curve(train, test, every={"quick": 10, "late": 20, "long": 30}.get(preset, 1)) if seed == 0 else None
     net = train_faces(train, test, on, lam, seed, preset, loss, curve)
     scores = {name: score_all(net, part, batch_size=500)[0].numpy() for name, part in (("test", test), ("valid", valid), ("train", train[:2000]))}
     return scores | {"curve": curve.points if curve else None}
