@@ -176,7 +176,7 @@ def usable_images(
     if not (images := find_images(tree)): raise ValueError(f"No image such as 000001.jpg is in {tree.root}. {WHERE}")
     x, ids, bad = decoded_images(tree, images, size, cache)
     notes = [f"{len(bad):,} of {len(images):,} images are damaged or cut short and are left out: {name_some(bad, 20)}."] if bad else []
-    for note in notes: warnings.warn(note)
+    for note in notes: warnings.warn(note, stacklevel=3) # at the line that called `load_celeba`
     if not ids: raise ValueError(f"None of the {len(images):,} images in {tree.root} could be decoded: copy them again.")
     known = match_labels(ids, tables)
     x, ids, labelled = x if known.all() else x[known], np.array(ids)[known], len(tables["attributes"])
