@@ -197,7 +197,7 @@ def celeba_configs(
     mse_lams: tuple = None, # weights of the penalty on scores with squared error, first seed only; None for those of this page
 ) -> list: # settings of all runs
     "The runs of Figure 4 with cross-entropy, and for the first seed those of the convergence appendix with squared error."
-    shown = ((1., 1.5), (8.,), ()) if preset == "late" else ((1.25, 1.5, 2., 4.), (2., 4., 6., 8.), (0., .2, .5, 1.))
+    shown = ((1., 1.25, 1.5), (8.,), ()) if preset == "late" else ((1.25, 1.5, 2., 4.), (2., 4., 6., 8.), (0., .2, .5, 1.))
     lams, error_lams, mse_lams = (there if given is None else given for given, there in zip((lams, error_lams, mse_lams), shown))
     one = lambda k: [("score", lam, "bce") for lam in (0., *lams)] + [("error", lam, "bce") for lam in error_lams] + [("score", lam, "mse") for lam in mse_lams if k == 0]
     return [dict(on=on, lam=lam, seed=k, preset=preset, loss=loss, data=data) for k in range(seeds) for on, lam, loss in one(k)]
