@@ -8,13 +8,14 @@ __all__ = ['MNIST_SHA256', 'MNIST_MD5', 'packaged_mnist', 'mnist_root', 'read_id
            'load_mnist']
 
 # %% ../nbs/11b_digits.ipynb #08ef3e50
-import gzip, hashlib, io, os, warnings
+import gzip, hashlib, io, warnings
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
 from .data import FairDataset, read_packaged
+from .file_tree import user_dir
 from .scoring import score_all
 from .training import fit
 from fastcore.basics import patch
@@ -38,8 +39,7 @@ def mnist_root(
     root=None, # folder, or None for the environment variable FAIRW2_MNIST or the default
 ) -> Path: # where the full files are looked for
     "The folder of the full data set."
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(root or os.environ.get("FAIRW2_MNIST") or Path(cache) / "fairw2_nb" / "mnist").expanduser()
+    return user_dir(root, "FAIRW2_MNIST", "mnist")
 
 # %% ../nbs/11b_digits.ipynb #83afd514
 def read_idx(

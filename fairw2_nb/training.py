@@ -170,7 +170,7 @@ def fit(
     progress: bool = True, # show a progress bar
 ) -> list: # history, one row per epoch
     "Train `model` with the penalty."
-    tuner = lam if hasattr(lam, "after_epoch") and not isinstance(lam, type) else FixedLambda(lam)
+    tuner = lam if isinstance(lam, FixedLambda) else FixedLambda(lam)
     check_fit(train, batch_size, epochs, patience, valid, average, tuner)
     torch.manual_seed(seed)
     to_device(model, device)

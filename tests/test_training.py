@@ -264,6 +264,11 @@ def test_ramp(lam, start, length, steps):
     np.testing.assert_allclose(seen, wanted, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("stranger", [TargetTuner, "5", None, type("Mine", (), {"lam": 1., "after_epoch": print})()], ids=["class", "text", "None", "not a tuner"])
+def test_a_weight_that_is_none(parts, stranger):
+    with pytest.raises(ValueError, match="expected a finite number of at least 0, or a tuner"): fit(small_net(0), parts[0], lam=stranger, epochs=1, batch_size=100, progress=False)
+
+
 def test_ramp_refuses(parts, tmp_path):
     for start, stop in ((3, 3), (-1, 4), (2., 5), (0, "9"), (5, 2)):
         with pytest.raises(ValueError, match="whole numbers of steps"): RampedLambda(1., start, stop)
