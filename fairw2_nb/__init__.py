@@ -1,7 +1,33 @@
+"""Wasserstein fairness penalties for neural networks. The names below are imported when they are first used."""
 __version__ = "0.1.0"
 
-from fairw2_nb.metrics import fairness_report
-from fairw2_nb.penalty import WassersteinPenalty, wasserstein_penalty
-from fairw2_nb.transport import wasserstein_1d
+from importlib import import_module
 
-__all__ = ["WassersteinPenalty", "wasserstein_penalty", "wasserstein_1d", "fairness_report"]
+PLACES = { # everyday name: module that has it
+    "WassersteinPenalty": "penalty.loss",
+    "wasserstein_penalty": "penalty.loss",
+    "wasserstein_1d": "transport.exact",
+    "fit": "training.loop",
+    "TargetTuner": "training.lambdas",
+    "FairDataset": "data.dataset",
+    "load_table": "data.tables",
+    "load_adult": "data.adult",
+    "synthetic_logistic": "data.synthetic",
+    "fairness_report": "metrics.report",
+    "disparate_impact": "metrics.disparities",
+    "plot_cdfs": "metrics.plots",
+    "FairLogisticRegression": "models.logistic",
+    "FairMLPClassifier": "models.mlp",
+}
+__all__ = list(PLACES)
+
+
+def __getattr__(name):
+    "Import an everyday name from its module."
+    if name not in PLACES:
+        raise AttributeError(f"module 'fairw2_nb' has no attribute {name!r}")
+    return getattr(import_module(f"fairw2_nb.{PLACES[name]}"), name)
+
+
+def __dir__():
+    return sorted([*globals(), *PLACES])

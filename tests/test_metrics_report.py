@@ -1,0 +1,181 @@
+"""Properties of the metrics, against fairlearn, scikit-learn and definitions written out."""
+import math
+
+import fairlearn.metrics as fl
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from fairw2_nb import metrics as fm
+from fairw2_nb.metrics.report import fairness_report
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import wasserstein_distance
+from sklearn.metrics import accuracy_score, confusion_matrix, mean_squared_error
+
+rows = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20).map(lambda k: k / 20), st.sampled_from("abc")), min_size=2, max_size=60)
+
+
+@st.composite
+def data(draw):
+    "Labels, scores, predictions and groups, with at least two groups."
+    y, f, s = map(np.array, zip(*draw(rows)))
+    assume(len(set(s)) > 1)
+    return y, f, (f > .5).astype(int), s
+
+
+def same(a, b):
+    "Equal up to rounding, NaN equal to NaN."
+    np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-14)
+
+
+@given(data())
+def test_against_fairlearn(d):
+    y, f, g, s = d
+    if g.any():
+        same(fm.disparate_impact(g, s), fl.demographic_parity_ratio(y, g, sensitive_features=s))
+    same(fm.demographic_parity_difference(g, s), fl.demographic_parity_difference(y, g, sensitive_features=s))
+    if all(set(y[s == k]) == {0, 1} for k in set(s)):
+        same(fm.equal_opportunity_difference(y, g, s), fl.equal_opportunity_difference(y, g, sensitive_features=s))
+        same(fm.equalized_odds_difference(y, g, s), fl.equalized_odds_difference(y, g, sensitive_features=s))
+
+
+@given(data())
+def test_against_scikit_learn(d):
+    y, f, g, s = d
+    for k in set(s):
+        tn, fp, fn, tp = confusion_matrix(y[s == k], g[s == k], labels=[0, 1]).ravel()
+        O = fm.group_rates(y, g, s)
+        same(O[k, 1], tp / (tp + fn) if tp + fn else np.nan)
+        same(O[k, 0], fp / (fp + tn) if fp + tn else np.nan)
+        same(fm.true_negative_rates(y, g, s)[k], tn / (fp + tn) if fp + tn else np.nan)
+        same(fm.group_accuracy(y, g, s)[k], accuracy_score(y[s == k], g[s == k]))
+        same(fm.group_mse(y, f, s)[k], mean_squared_error(y[s == k], f[s == k]))
+        same(fm.group_mse(y, f, s, hard=True)[k], 1 - accuracy_score(y[s == k], g[s == k]))
+
+
+@given(data())
+def test_report_agrees_with_the_functions(d):
+    y, f, g, s = d
+    r = fairness_report(y, f, s)
+    same(r["Acc"], (y == g).mean())
+    same(r["DI"], fm.disparate_impact(g, s))
+    same(r["DP difference"], fm.demographic_parity_difference(g, s))
+    same(r["EO difference"], fm.equal_opportunity_difference(y, g, s))
+    same(r["EOdds difference"], fm.equalized_odds_difference(y, g, s))
+    same(r["DMSE"], fm.disparate_mse(y, f, s, hard=True))
+    same(r["cDMSE"], fm.disparate_mse(y, f, s))
+    same(r["W1"], fm.score_distance(f, s, p=1))
+    same(r["W2"], fm.score_distance(f, s, p=2))
+    for row in r.rows:
+        assert bool(row.note) == math.isnan(row.value)
+    assert "undefined" not in repr(r) or any(row.note for row in r.rows)
+
+
+@given(data())
+def test_order_of_rows_and_names_of_groups_do_not_matter(d):
+    y, f, g, s = d
+    order = np.random.default_rng(0).permutation(len(y))
+    renamed = [("group", k) for k in s]
+    for a, b in [(fairness_report(y, f, s), fairness_report(y[order], f[order], s[order])), (fairness_report(y, f, s), fairness_report(y, f, renamed))]:
+        for r, q in zip(a.rows, b.rows):
+            same(r.value, q.value)
+
+
+@given(data())
+def test_distance_is_scipys(d):
+    y, f, g, s = d
+    pairs = [(a, b) for a in set(s) for b in set(s) if a < b]
+    same(fm.score_distance(f, s, p=1), max(wasserstein_distance(f[s == a], f[s == b]) for a, b in pairs))
+
+
+def test_containers_and_labels():
+    y, f, s = [1, 0, 1, 0], [.9, .2, .4, .6], [0, 0, 1, 1]
+    expected = fairness_report(y, f, s).to_frame().value
+    for wrap in (np.array, pd.Series, torch.tensor, lambda v: torch.tensor(v)[:, None], lambda v: pd.Series(v, index=[9, 8, 7, 6]), tuple):
+        np.testing.assert_allclose(fairness_report(wrap(y), wrap(f), wrap(s)).to_frame().value, expected, rtol=1e-6) # tensors are single precision
+    for labels in ([True, True, False, False], ["f", "f", "m", "m"], [("x", 1), ("x", 1), ("y", 2), ("y", 2)], [1, 1, "other", "other"],
+                   pd.Categorical(["f", "f", "m", "m"]), pd.Series(["f", "f", "m", "m"], dtype="category"), pd.Series(["f", "f", "m", "m"], dtype="string"), [.5, .5, 1.5, 1.5]):
+        same(fm.disparate_impact([1, 0, 1, 1], labels), .5)
+    assert fm.disparate_impact(torch.tensor([True, False, True, True]), torch.tensor([0, 0, 1, 1])) == .5
+    same(fairness_report(y, torch.tensor(f, dtype=torch.bfloat16), s)["DI"], 1.)
+
+
+def test_inside_metric_frame():
+    rng = np.random.default_rng(0)
+    y, f, s, region = rng.integers(2, size=200), rng.random(200), rng.integers(2, size=200), rng.choice(["n", "s"], 200)
+    g = (f > .5).astype(int)
+    metrics = {m.__name__: m for m in (fm.disparate_impact, fm.demographic_parity_difference, fm.equal_opportunity_difference, fm.equalized_odds_difference, fm.disparate_mse, fm.score_distance)}
+    frame = fl.MetricFrame(metrics=metrics, y_true=y, y_pred=g, sensitive_features=region, sample_params={k: {"s": s} for k in metrics})
+    for k, m in metrics.items():
+        same(frame.overall[k], m(y, g, s))
+        same(frame.by_group.loc["n", k], m(y[region == "n"], g[region == "n"], s[region == "n"]))
+
+
+def test_bootstrap_is_reproducible_and_covers():
+    "Percentile intervals of 200 data sets hold the true DI about as often as they claim."
+    rng, hits = np.random.default_rng(1), 0
+    for _ in range(200):
+        s = rng.integers(2, size=500)
+        f = np.clip(rng.random(500) * (.7 + .3 * s), 0, 1) # P(f > .5) is 2/7 in group 0 and 1/2 in group 1
+        row = next(r for r in fairness_report(f > .5, f, s, n_boot=200, ci=.9).rows if r.metric == "DI")
+        hits += row.low <= (2 / 7) / (1 / 2) <= row.high
+    assert 168 <= hits <= 192 # 90% of 200, give or take three standard errors
+    a, b, c = (fairness_report(f > .5, f, s, n_boot=50, seed=k).to_frame() for k in (3, 3, 4))
+    assert a.equals(b) and not a.equals(c)
+
+
+def test_bootstrap_equals_resampling_rows():
+    "A resample as weights gives what the resampled rows give."
+    from fairw2_nb.metrics.intervals import resample_weights, summarise
+    rng = np.random.default_rng(0)
+    y, f, codes = rng.integers(2, size=80), rng.random(80), rng.integers(3, size=80)
+    weights = resample_weights(80, 20, rng)
+    whole, groups = summarise(weights, y, f, codes, .5)
+    for k, w in enumerate(weights):
+        at = np.repeat(np.arange(80), w)
+        r = fairness_report(y[at], f[at], codes[at])
+        for m in whole:
+            same(whole[m][k], r[m])
+        for m in groups:
+            same(groups[m][k], [r[m, g] for g in range(3)])
+
+
+def test_group_names_are_escaped():
+    r = fairness_report([1, 0], [.9, .1], ["<script>alert(1)</script>", "b"])
+    assert "<script>" not in r._repr_html_() and "&lt;script&gt;" in r._repr_html_()
+
+
+def test_undefined_rates_are_noted():
+    r = fairness_report([1, 1, 0, 0], [.9, .4, .3, .2], ["a", "a", "b", "b"], n_boot=20)
+    assert math.isnan(r["TP", "b"]) and math.isnan(r["EO difference"]) and "no observation with y = 1" in repr(r)
+    assert math.isnan(fm.disparate_impact([0, 0], [0, 1]))
+
+
+bad = {
+    "empty": (lambda: fm.disparate_impact([], []), "empty"),
+    "lengths": (lambda: fm.group_rates([1, 0], [1, 0, 1], [0, 1, 1]), "lengths differ"),
+    "one group": (lambda: fm.disparate_impact([1, 0], [3, 3]), "one group only"),
+    "NaN score": (lambda: fairness_report([1, 0], [.5, np.nan], [0, 1]), "NaN or infinite"),
+    "infinite score": (lambda: fm.score_distance([.5, np.inf], [0, 1]), "NaN or infinite"),
+    "logits": (lambda: fm.disparate_mse([1, 0], [3.5, -1], [0, 1]), "sigmoid"),
+    "scores as predictions": (lambda: fm.disparate_impact([.3, .8], [0, 1]), "0 and 1 only"),
+    "strings as labels": (lambda: fm.group_accuracy(["yes", "no"], [1, 0], [0, 1]), "0 and 1 only"),
+    "three labels": (lambda: fm.group_accuracy([0, 1, 2], [1, 0, 1], [0, 1, 1]), "0 and 1 only"),
+    "missing label": (lambda: fm.group_accuracy([0, None], [1, 0], [0, 1]), "0 and 1 only"),
+    "missing group": (lambda: fm.disparate_impact([1, 0, 1], ["a", np.nan, "b"]), "missing"),
+    "matrix": (lambda: fm.disparate_impact(np.zeros((2, 2)), [0, 1]), "one-dimensional"),
+    "one-hot groups": (lambda: fm.disparate_impact([0, 1], [[0, 1], [1, 0]]), "one-dimensional|hashable"),
+    "scalar": (lambda: fm.disparate_impact(1, 0), "one-dimensional"),
+    "text scores": (lambda: fairness_report([1, 0], ["high", "low"], [0, 1]), "not made of numbers"),
+    "threshold": (lambda: fairness_report([1, 0], [.2, .4], [0, 1], threshold=50), "between 0 and 1"),
+    "ci": (lambda: fairness_report([1, 0], [.2, .4], [0, 1], ci=95), "coverage"),
+    "n_boot": (lambda: fairness_report([1, 0], [.2, .4], [0, 1], n_boot=-1), "whole number"),
+}
+
+
+@pytest.mark.parametrize("name", bad)
+def test_bad_input_is_answered_in_words(name):
+    call, words = bad[name]
+    with pytest.raises(ValueError, match=words):
+        call()
