@@ -25,14 +25,15 @@ from ..penalty.loss import WassersteinPenalty
 from ..training.evaluation import score_all
 from ..training.lambdas import TargetTuner
 from ..training.loop import fit
+from ..training.tasks import Binary
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 # %% ../../nbs/experiments/03_adult.ipynb #bdeadebf
 PRESETS = { # arguments of `fit`
-    "quick": dict(batch_size=512, epochs=30, loss="bce", average=.98),
-    "paper": dict(batch_size=50, epochs=100, loss="mse"),
-    "tiny": dict(batch_size=512, epochs=3, loss="bce"),
+    "quick": dict(batch_size=512, epochs=30, average=.98),
+    "paper": dict(batch_size=50, epochs=100, task=Binary("mse")),
+    "tiny": dict(batch_size=512, epochs=3),
 }
 TARGETS = {"quick": .88, "paper": .85, "tiny": .88} # DI on the validation part
 RULES = { # how the controller goes up, and how much too much it allows
