@@ -24,7 +24,7 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["fairw2_nb", "fairw2_nb.*"]),
     include_package_data=True,
-    package_data={"fairw2_nb": ["datasets/*"]},
+    package_data={"fairw2_nb": ["data/files/*", "experiments/rows/*.jsonl"]},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg["requirements"].split(),
     extras_require={"peers": peers, "dev": [*cfg["dev_requirements"].split(), *peers]},

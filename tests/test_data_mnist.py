@@ -33,7 +33,7 @@ def test_embedded_part_is_small_and_balanced():
 
 def test_licence_note_travels_with_the_images():
     from importlib.resources import files
-    note = files("fairw2_nb").joinpath("datasets", "LICENSE-mnist.md").read_text()
+    note = files("fairw2_nb").joinpath("data", "files", "LICENSE-mnist.md").read_text()
     assert "CC BY-SA 3.0" in note and d.MNIST_SHA256 in note
 
 

@@ -356,18 +356,18 @@ def test_adult_checksum(monkeypatch):
 
 
 def test_adult_damaged_or_lost_file(monkeypatch, tmp_path):
-    (tmp_path / "datasets").mkdir()
-    monkeypatch.setattr(fd, "files", lambda package: tmp_path)
+    (tmp_path / "data" / "files").mkdir(parents=True)
+    monkeypatch.setattr("fairw2_nb.basics.files.files", lambda package: tmp_path)
     with pytest.raises(ValueError, match="not in the installed package"):
         adult_frame()
-    whole = (ROOT / "fairw2_nb" / "datasets" / "adult.csv.gz").read_bytes()
-    (tmp_path / "datasets" / "adult.csv.gz").write_bytes(whole[:-1])
+    whole = (ROOT / "fairw2_nb" / "data" / "files" / "adult.csv.gz").read_bytes()
+    (tmp_path / "data" / "files" / "adult.csv.gz").write_bytes(whole[:-1])
     with pytest.raises(ValueError, match="damaged"):
         adult_frame()
 
 
 def test_adult_file_is_small_and_attributed():
-    folder = ROOT / "fairw2_nb" / "datasets"
+    folder = ROOT / "fairw2_nb" / "data" / "files"
     content, note = (folder / "adult.csv.gz").read_bytes(), (folder / "LICENSE-adult.md").read_text()
     assert len(content) < 1_000_000 and gzip.decompress(content).count(b"\n") == 48_843
     assert hashlib.sha256(content).hexdigest() == fd.ADULT_SHA256
@@ -381,8 +381,8 @@ def test_wheel_holds_the_data(tmp_path):
         shutil.copy(ROOT / name, source)
     subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", tmp_path, source], check=True)
     wheel = zipfile.ZipFile(next(tmp_path.glob("*.whl")))
-    assert hashlib.sha256(wheel.read("fairw2_nb/datasets/adult.csv.gz")).hexdigest() == fd.ADULT_SHA256
-    assert "fairw2_nb/datasets/LICENSE-adult.md" in wheel.namelist()
+    assert hashlib.sha256(wheel.read("fairw2_nb/data/files/adult.csv.gz")).hexdigest() == fd.ADULT_SHA256
+    assert "fairw2_nb/data/files/LICENSE-adult.md" in wheel.namelist()
 
 
 # the synthetic problem

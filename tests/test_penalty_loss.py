@@ -206,7 +206,7 @@ def test_module_state():
     penalty(f, s)
     penalty.eval()
     penalty(f, s)
-    assert penalty.buffer.seen == 30
+    assert penalty.ring.seen == 30
     file = io.BytesIO()
     torch.save(penalty.state_dict(), file)
     file.seek(0)

@@ -192,7 +192,7 @@ def test_ring_buffer_is_an_explicit_reference(first, second, kind, p, grad):
     explicit = value_and_grad(WassersteinPenalty(**options), f1, s1, y1, ref=(f0, s0, y0))
     for a, b in zip(value_and_grad(ringed, f1, s1, y1), explicit):
         assert torch.equal(a, b)
-    scores, _, remembered = ringed.buffer.filled()
+    scores, _, remembered = ringed.ring.filled()
     assert_close(scores, torch.cat([f0, f1]))
     assert_close(remembered, torch.cat([y0, y1]).float())
 

@@ -1,21 +1,33 @@
-"""Run notebooks top to bottom and store their outputs, then clean them: `python tools/run_notebooks.py nbs/01_metrics.ipynb ...`
+"""Run notebooks top to bottom and store their outputs: `python tools/run_notebooks.py [notebook ...]`
 
-Cells marked `#| eval: false` or with a flag of `tst_flags` keep the outputs they have. Without arguments, all notebooks run.
+Cells marked `#| eval: false` or with a flag of `tst_flags` keep the outputs they have. Without
+arguments, all notebooks run. With `--from-wheel` each runs in an empty folder against a wheel built
+from this tree, as somebody would who has installed the package; then nothing is stored.
 """
 import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
+import zipfile
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbdev.clean import process_write, clean_nb
+from nbclient.exceptions import CellExecutionError
+from nbdev.clean import clean_nb, process_write
 from nbdev.config import get_config
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
-FLAGS = "|".join(get_config().tst_flags.split() or ["$^"])
+FLAGS = "|".join(get_config(path=ROOT).tst_flags.split() or ["$^"])
 SKIP = re.compile(rf"^#\|\s*(eval:\s*false|({FLAGS}))\b", re.M)
+BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+ONLY_THE_WHEEL = """import sys
+ours = [m for name, m in sys.modules.items() if name.split(".")[0] == "fairw2_nb"]
+assert all(m.__file__.startswith({wheel!r}) for m in ours), "a module comes from elsewhere"
+"""
 
 
 class Runner(NotebookClient):
@@ -27,27 +39,83 @@ class Runner(NotebookClient):
         return await super().async_execute_cell(cell, cell_index, *args, **kwargs)
 
 
+def execute(nb, folder):
+    "Run the cells of a notebook inside `folder`."
+    resources = {"metadata": {"path": str(folder)}}
+    Runner(nb, timeout=600, kernel_name="python3", resources=resources).execute()
+
+
 def is_progress(output):
-    "Whether an output is a progress bar, whose times differ from run to run, or the empty line behind one."
+    "Whether an output is a progress bar, whose times differ, or the empty line behind one."
     text = output.get("text", "")
-    return output.get("name") == "stderr" and (bool(re.search(r"\d+%\|.*\d+/\d+ \[", text)) or not text.strip())
+    bar = re.search(r"\d+%\|.*\d+/\d+ \[", text)
+    return output.get("name") == "stderr" and (bool(bar) or not text.strip())
 
 
 def run(path):
     "Execute the notebook at `path` in its own folder and write it back with current outputs."
     nb = nbformat.read(path, as_version=4)
-    Runner(nb, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}).execute()
+    execute(nb, path.parent)
     for cell in nb.cells:
         if cell.cell_type == "code":
             cell.outputs = [o for o in cell.outputs if not is_progress(o)]
-    nb.metadata = {"kernelspec": {"display_name": "python3", "language": "python", "name": "python3"}}
+    python = {"display_name": "python3", "language": "python", "name": "python3"}
+    nb.metadata = {"kernelspec": python}
     nbformat.write(nb, path)
     process_write(warn_msg=f"Could not clean {path}", proc_nb=clean_nb, f_in=path)
 
 
+def unpacked_wheel(folder):
+    "Build a wheel from a copy of the tree and unpack it; returns where the package can be imported."
+    tree, out, wheel = (Path(folder) / name for name in ("tree", "out", "wheel"))
+    unwanted = shutil.ignore_patterns("__pycache__", "*.pyc")
+    shutil.copytree(ROOT / "fairw2_nb", tree / "fairw2_nb", ignore=unwanted)
+    for name in ("setup.py", "settings.ini", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    out.mkdir()
+    build = [sys.executable, "-c", BUILD, str(out)]
+    subprocess.run(build, cwd=tree, check=True, capture_output=True)
+    zipfile.ZipFile(next(out.glob("*.whl"))).extractall(wheel)
+    return wheel
+
+
+def run_from_wheel(path, wheel):
+    "Execute a copy of a notebook in an empty folder, importing the package from `wheel` alone."
+    nb = nbformat.read(path, as_version=4)
+    nb.cells.append(nbformat.v4.new_code_cell(ONLY_THE_WHEEL.format(wheel=str(wheel))))
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(wheel)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            execute(nb, folder)
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def run_all_from_wheel(paths):
+    "Run each notebook from a wheel, go on after an error, and say at the end which failed."
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = unpacked_wheel(folder)
+        for path in tqdm(paths):
+            try:
+                run_from_wheel(path, wheel)
+            except CellExecutionError as error:
+                failed.append(f"{path.relative_to(ROOT)}: {error.ename}: {error.evalue}")
+    print("\n".join([f"{len(paths) - len(failed)} of {len(paths)} notebooks ran.", *failed]))
+    return len(failed)
+
+
 if __name__ == "__main__":
     os.environ.pop("MPLBACKEND", None)  # with "agg" the figures would not be stored
-    paths = [Path(p).resolve() for p in sys.argv[1:]] or sorted(ROOT.glob("nbs/**/*.ipynb"))
-    for path in (bar := tqdm([p for p in paths if ".ipynb_checkpoints" not in p.parts])):
+    named = [Path(p).resolve() for p in sys.argv[1:] if p != "--from-wheel"]
+    paths = named or sorted(ROOT.glob("nbs/**/*.ipynb"))
+    paths = [p for p in paths if ".ipynb_checkpoints" not in p.parts]
+    if "--from-wheel" in sys.argv:
+        sys.exit(run_all_from_wheel(paths) > 0)
+    for path in (bar := tqdm(paths)):
         bar.set_description(path.stem)
         run(path)

@@ -1,4 +1,4 @@
-"""Which notebook becomes which page, in which order, and the hashes that tie a page to what it was built from.
+"""Which notebook becomes which page, in which order, and the hashes that tie a page to its sources.
 
 Standard library only: the tests read this module without building anything.
 """
@@ -6,19 +6,19 @@ import hashlib
 import json
 import re
 from configparser import ConfigParser
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NBS, DOCS = ROOT / "nbs", ROOT / "docs"
-# folder under nbs/ -> section of the site, in the order of the navigation
-SECTIONS = {".": "Method", "experiments": "Experiments", "extensions": "Extensions", "api": "API use"}
-# names without a leading number that do not come in alphabetical order; others follow them
-PAPER_ORDER = ["index", "adult", "mnist", "celeba", "celeba_changes", "portability", "contest", "cost", "variations", "peers", "areas", "frontier", "choose"]
 API_PAGE = "api.html"  # written from the modules, not from a notebook
+FIRST, LAST = ["index"], ["paper", "cli"]  # of the root: before and after the rooms
 # settings.ini holds more than this, but a page depends on nothing else in it
-SETTINGS_USED = ["lib_name", "title", "description", "copyright", "doc_host", "doc_baseurl", "git_url", "branch"]
+SETTINGS_USED = ["lib_name", "title", "description", "copyright", "doc_host", "doc_baseurl"]
+SETTINGS_USED += ["git_url", "branch", "rooms"]
 
 
+@lru_cache(None)
 def settings():
     "The values of settings.ini that the site uses."
     parser = ConfigParser(delimiters=["="], interpolation=None)
@@ -26,25 +26,9 @@ def settings():
     return {key: parser["DEFAULT"][key] for key in SETTINGS_USED}
 
 
-def reading_order(nb):
-    "Sort key of a notebook: its section, then its number, then its place in the paper."
-    folder, stem = nb.relative_to(NBS).parent.as_posix(), nb.stem
-    if folder not in SECTIONS:
-        raise ValueError(f"{nb.relative_to(ROOT)} lies in a folder without a section: add it to SECTIONS in tools/site_pages.py.")
-    place = PAPER_ORDER.index(stem) if stem in PAPER_ORDER else len(PAPER_ORDER)
-    return list(SECTIONS).index(folder), stem != "index", not stem[0].isdigit(), place, stem
-
-
-def notebooks():
-    "Every notebook of the site, in reading order."
-    found = [p for p in NBS.rglob("*.ipynb") if not any(part[0] in "._" for part in p.relative_to(NBS).parts)]
-    return sorted(found, key=reading_order)
-
-
-def page_of(nb):
-    "The page of a notebook, relative to docs/: `nbs/02_transport.ipynb` gives `transport.html`, as in nbdev's symbol index."
-    name = re.sub(r"^\d+[a-zA-Z0-9]*_", "", nb.stem.lower()) + ".html"
-    return (nb.relative_to(NBS).parent / name).as_posix()
+def rooms():
+    "The folders of the library in reading order, as settings.ini gives them."
+    return settings()["rooms"].split()
 
 
 def read_cells(nb):
@@ -53,8 +37,60 @@ def read_cells(nb):
     return [{**cell, "source": "".join(cell["source"])} for cell in cells]
 
 
+@lru_cache(None)
+def is_internal(nb):
+    "Whether the first cell has a line `- kind: internals`: its page stands last on the site."
+    cells = read_cells(nb)
+    return bool(cells and re.search(r"^- *kind: *internals *$", cells[0]["source"], re.M))
+
+
+def section(nb):
+    "The section of the site in which a notebook stands; none for the first page."
+    folder, stem = nb.relative_to(NBS).parent.as_posix(), nb.stem
+    if is_internal(nb):
+        return "Internals"
+    if folder == ".":
+        return None if stem in FIRST else "Reference"
+    if folder not in ["start", *rooms()]:
+        raise ValueError(f"{nb.relative_to(ROOT)} lies in no room: settings.ini names the rooms.")
+    return folder.capitalize()
+
+
+def sections():
+    "The sections of the site in order."
+    return ["Start", *(room.capitalize() for room in rooms()), "Reference", "Internals"]
+
+
+def reading_order(nb):
+    "Sort key of a notebook: its section, its room, its number."
+    folder, stem = nb.relative_to(NBS).parent.as_posix(), nb.stem
+    place = sections().index(section(nb)) if section(nb) else -1
+    room = rooms().index(folder) if folder in rooms() else -1
+    return place, room, LAST.index(stem) if stem in LAST else len(LAST), stem
+
+
+@lru_cache(None)
+def notebooks():
+    "Every notebook of the site, in reading order."
+    found = [p for p in NBS.rglob("*.ipynb") if p.relative_to(NBS).as_posix()[0] not in "._"]
+    found = [p for p in found if ".ipynb_checkpoints" not in p.parts]
+    return sorted(found, key=reading_order)
+
+
+def page_of(nb):
+    "The page of a notebook below docs/: `nbs/data/04_adult.ipynb` gives `data/adult.html`."
+    name = re.sub(r"^\d+[a-zA-Z0-9]*_", "", nb.stem.lower()) + ".html"  # as in nbdev's index
+    return (nb.relative_to(NBS).parent / name).as_posix()
+
+
+def all_pages():
+    "Every page in reading order: that of the public names stands last of its section."
+    pages = [page_of(nb) for nb in notebooks() if section(nb) != "Internals"]
+    return [*pages, API_PAGE, *(page_of(nb) for nb in notebooks() if section(nb) == "Internals")]
+
+
 def notebook_sha256(nb):
-    "Hash of what a reader sees of a notebook: the sources and outputs of its cells, not their ids or counts."
+    "Hash of what a reader sees of a notebook: sources and outputs, not their ids or counts."
     seen = [(c["cell_type"], c["source"], c.get("outputs", [])) for c in read_cells(nb)]
     for _, _, outputs in seen:
         for output in outputs:
@@ -68,9 +104,10 @@ def all_notebooks_sha256():
 
 
 def builder_sha256():
-    "Hash of what turns notebooks into pages: mkdocs.yml, the builder, its styles and the settings it uses."
+    "Hash of what turns notebooks into pages: mkdocs.yml, builder, styles and settings used."
     tools = ROOT / "tools"
-    files = [ROOT / "mkdocs.yml", tools / "build_docs.py", *tools.glob("site_*.py"), *tools.glob("site/**/*.*")]
+    files = [ROOT / "mkdocs.yml", tools / "build_docs.py", ROOT / "fairw2_nb" / "__init__.py"]
+    files += [*tools.glob("site_*.py"), *tools.glob("site/**/*.*")]
     digest = hashlib.sha256(json.dumps(settings(), sort_keys=True).encode())
     for path in sorted(files):
         digest.update(path.relative_to(ROOT).as_posix().encode() + path.read_bytes())

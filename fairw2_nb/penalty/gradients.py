@@ -14,6 +14,14 @@ from ..transport.grid import bin_index, group_cdf
 from torch import Tensor
 
 # %% ../../nbs/penalty/01_gradients.ipynb #eb45a121
+def _left_edge(
+    z: Tensor, # scores, shape (n,)
+    eta: Tensor, # edges of the grid, shape (n_bins + 1,)
+) -> Tensor: # eta^j of the bin of each score, shape (n,)
+    "The left edge of each score's bin."
+    return eta[bin_index(z.to(eta.dtype), eta)]
+
+# %% ../../nbs/penalty/01_gradients.ipynb #29c39a10
 def paper_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
     s: Tensor, # their groups, boolean, shape (n,)
@@ -21,11 +29,13 @@ def paper_gradient(
     p: float = 2, # 1 or 2
     n_bins: int = 500, # J_eta = J_tau
 ) -> Tensor: # the published pseudo-gradient for each score of the batch, shape (n_batch,)
-    "Eq. (finalW2gradApprox), or Eq. (finalW1gradApprox) for p = 1, factor for factor."
-    cdf, b, sb = group_cdf(f, s, n_bins), f[:n_batch], s[:n_batch]
-    cor, n_s = cdf.cor(b, sb), torch.where(sb, sb.sum(), n_batch - sb.sum())
-    eta = lambda z: cdf.eta[bin_index(z.to(cdf.eta.dtype), cdf.eta)]
-    distance = b - cor if p == 2 else (eta(b) - eta(cor)).sign()
+    "Eq. (finalW2gradApprox), or (finalW1gradApprox) for p = 1; with a reference, n_s of the batch."
+    cdf = group_cdf(f, s, n_bins)
+    b, sb = f[:n_batch], s[:n_batch]
+    n_s = torch.where(sb, sb.sum(), n_batch - sb.sum())
+    cor = cdf.cor(b, sb)
+    distance = b - cor
+    if p == 1: distance = (_left_edge(b, cdf.eta) - _left_edge(cor, cdf.eta)).sign()
     return distance / n_bins / (n_s * cdf.bin_mass(b, sb))
 
 # %% ../../nbs/penalty/01_gradients.ipynb #9268ba5a
@@ -34,16 +44,18 @@ def exact_gradient(
     s: Tensor, # their groups, boolean, shape (n,)
     n_batch: int, # how many of them are the batch
     p: float = 2, # exponent, at least 1
-) -> tuple: # W_p^p of batch and reference, and its gradient for each score of the batch; None and None if a group is absent
+) -> tuple: # W_p^p of all, and the gradient for each score of the batch; None, None without a group
     "The exact gradient of W_p^p, each group's total normalised to the batch's own count."
     f, s = numpy_on_cpu(f), numpy_on_cpu(s)
     order = f.argsort()
     in_one = s[order]
     groups = order[~in_one], order[in_one]
     if not (len(groups[0]) and len(groups[1])): return None, None
-    samples = [as_float64(f[o]) for o in groups]
+    samples = [as_float64(f[at]) for at in groups]
     refuse_nonfinite(*samples, scores=f)
     value, *grads = sorted_costs(*samples, p)
     grad = array_module(f).zeros_like(f)
-    for o, g in zip(groups, grads): grad[o] = g if n_batch == len(f) else g * (len(o) / max(1, int((o < n_batch).sum())))
+    for at, g in zip(groups, grads):
+        in_batch = max(1, int((at < n_batch).sum()))
+        grad[at] = g if n_batch == len(f) else g * (len(at) / in_batch)
     return value, torch.as_tensor(grad[:n_batch])
