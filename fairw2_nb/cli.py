@@ -27,6 +27,9 @@ EXPERIMENTS = { # name: (module:object, what it is about)
     "adult_sweep": (
         "experiments.adult:ADULT_SWEEP",
         "The price of parity: one network on Adult at many λ, with three gradients"),
+    "mnist": (
+        "experiments.mnist:MNIST",
+        "Figure 3 and Table 2: digits with labels falsified for one group"),
     "lambda_transfer": (
         "experiments.lambda_transfer:LAMBDA_TRANSFER",
         "One λ across batch and reference sizes, on a synthetic problem"),
