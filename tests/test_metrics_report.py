@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from fairw2_nb import metrics as fm
+from fairw2_nb.metrics import disparities as fm
+from fairw2_nb.metrics.intervals import resample_weights, summarise
 from fairw2_nb.metrics.report import fairness_report
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -127,7 +128,6 @@ def test_bootstrap_is_reproducible_and_covers():
 
 def test_bootstrap_equals_resampling_rows():
     "A resample as weights gives what the resampled rows give."
-    from fairw2_nb.metrics.intervals import resample_weights, summarise
     rng = np.random.default_rng(0)
     y, f, codes = rng.integers(2, size=80), rng.random(80), rng.integers(3, size=80)
     weights = resample_weights(80, 20, rng)

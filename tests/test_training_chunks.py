@@ -9,13 +9,15 @@ from torch import nn
 from torch.testing import assert_close
 
 from fairw2_nb.data.dataset import FairDataset
-from fairw2_nb.training.chunks import InChunks
 from fairw2_nb.penalty.loss import WassersteinPenalty
+from fairw2_nb.penalty.references import Fresh
+from fairw2_nb.training.chunks import InChunks
 from fairw2_nb.training.loop import fit
 
 
 @settings(max_examples=25, deadline=None)
-@given(n=st.integers(4, 60), chunk=st.integers(1, 70), seed=st.integers(0, 1000), p=st.sampled_from([1, 2]))
+@given(n=st.integers(4, 60), chunk=st.integers(1, 70), seed=st.integers(0, 1000),
+       p=st.sampled_from([1, 2]))
 def test_gradient_of_the_whole_batch(n, chunk, seed, p):
     torch.manual_seed(seed)
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1), nn.Flatten(0)).double()
@@ -34,7 +36,8 @@ def test_fit_with_chunks_is_fit_without():
     data = FairDataset(torch.randn(300, 4), (torch.rand(300) < .5).float(), torch.arange(300) % 2)
     nets = [nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1), nn.Flatten(0)) for _ in range(2)]
     nets[1].load_state_dict(copy.deepcopy(nets[0].state_dict()))
-    histories = [fit(net, data, lam=1., epochs=3, batch_size=100, reference=50, progress=False) for net in (nets[0], InChunks(nets[1], 30))]
+    histories = [fit(net, data, lam=1., penalty=WassersteinPenalty(reference=Fresh(50)), epochs=3,
+                     batch_size=100, progress=False) for net in (nets[0], InChunks(nets[1], 30))]
     assert histories[0][-1]["loss"] == pytest.approx(histories[1][-1]["loss"], rel=1e-4)
     for a, b in zip(nets[0].parameters(), nets[1].parameters()): assert_close(a, b, rtol=1e-3, atol=1e-5)
 

@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.dataset import FairDataset
-from fairw2_nb.models.mlp import FairMLPClassifier
-from fairw2_nb.penalty.loss import WassersteinPenalty
 from fairw2_nb.data.synthetic import synthetic_logistic
+from fairw2_nb.models.mlp import FairMLPClassifier
 from fairw2_nb.models.networks import mlp
+from fairw2_nb.penalty.loss import WassersteinPenalty
+from fairw2_nb.penalty.references import Fresh
 from fairw2_nb.training.evaluation import evaluate, score_all
+from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
 from fairw2_nb.training.loop import TrainingDiverged, fit
-from fairw2_nb.training.lambdas import GrowingLambda, RampedLambda, ScaledLambda, TargetTuner
+from fairw2_nb.training.objective import Objective
+from fairw2_nb.training.tasks import Binary
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.utils.estimator_checks import check_estimator
@@ -36,24 +39,24 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), b.state_dict().values()))
 
 
-OPTIONS = [dict(lam=3.), dict(lam=3., reference=200), dict(lam=2., loss="mse", average=.9), dict(lam=2., penalty="error"), dict(lam="target"), dict(lam="growing"), dict(lam="ramped")]
+OPTIONS = [dict(lam=3.), dict(lam=3., penalty="fresh"), dict(lam=2., task=Binary("mse"), average=.9),
+           dict(lam=2., penalty="error"), dict(lam="target"), dict(lam="growing"), dict(lam="ramped")]
+PENALTIES = {"error": lambda: WassersteinPenalty(on="error", reference=300),
+             "fresh": lambda: WassersteinPenalty(reference=Fresh(200))}
+TUNERS = {"target": lambda: TargetTuner(.6, acc=.5, warm_up=1),
+          "growing": lambda: RampedLambda(6., 0, 3, "epoch"),
+          "ramped": lambda: RampedLambda(6., start=7, stop=23)} # 9 steps an epoch: resumed in the middle
 
 
 def run(parts, options, epochs, **more):
     "Train a fresh network."
-    options = dict(options)
-    if options.get("penalty") == "error":
-        options["penalty"] = WassersteinPenalty(on="error", reference=300)
-    if options["lam"] == "target":
-        options["lam"] = TargetTuner(.6, acc=.5, warm_up=1)
-    if options["lam"] == "growing":
-        options["lam"] = GrowingLambda(6., steps=3)
-    if options["lam"] == "ramped":
-        options["lam"] = RampedLambda(6., start=7, stop=23) # 9 steps an epoch, so that a resumed run is in the middle
+    options = dict(options, lam=TUNERS.get(options["lam"], lambda: options["lam"])())
+    if "penalty" in options: options["penalty"] = PENALTIES[options["penalty"]]()
     net = nn.Sequential(*mlp(8, (32, 32), 0)[:-1], nn.Dropout(.2)) # outputs of shape (B, 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return net, fit(net, parts[0], valid=parts[1], epochs=epochs, batch_size=100, progress=False, **options, **more)
+        return net, fit(net, parts[0], valid=parts[1], epochs=epochs, batch_size=100,
+                        progress=False, **options, **more)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -63,7 +66,8 @@ def test_same_seed_same_network_and_resume(parts, options, tmp_path):
     assert same(net, again)
     file = tmp_path / "run.pt"
     run(parts, options, 2, checkpoint=file)
-    assert sorted(torch.load(file, weights_only=True)) == ["average", "best", "draws", "history", "model", "opt", "penalty", "settings", "torch", "tuner"]
+    kept = "average best draws history model opt penalty settings torch tuner".split()
+    assert sorted(torch.load(file, weights_only=True)) == kept
     resumed, rows = run(parts, options, 4, checkpoint=file)
     assert same(net, resumed) and rows == history
     other, _ = run(parts, options, 4, seed=1)
@@ -110,8 +114,8 @@ def test_references_and_measuring_leave_no_trace(parts):
     assert torch.equal(rng, torch.get_rng_state()) and net.training
     penalty = WassersteinPenalty(reference=50)
     penalty(torch.rand(20), torch.arange(20) % 2)
-    evaluate(net, parts[1], penalty=penalty)
-    assert penalty.buffer.seen == 20
+    evaluate(net, parts[1], Objective(penalty=penalty))
+    assert penalty.ring.seen == 20
 
 
 def test_evaluation_is_in_eval_mode(parts):
@@ -124,14 +128,15 @@ def test_evaluation_is_in_eval_mode(parts):
 @pytest.mark.parametrize("shape", [(), (1,)])
 def test_losses_and_shapes(parts, loss, shape):
     net = nn.Sequential(nn.Linear(8, 1), nn.Unflatten(1, (1,)) if shape else nn.Flatten(0))
-    history = fit(net, parts[0], lam=1., loss=loss, epochs=2, batch_size=100, progress=False)
+    history = fit(net, parts[0], lam=1., task=Binary(loss), epochs=2, batch_size=100, progress=False)
     assert history[-1]["loss"] < history[0]["loss"] * 1.5 and np.isfinite(history[-1]["objective"])
 
 
 def test_network_giving_scores(parts):
     net = nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())
-    fit(net, parts[0], lam=1., outputs="scores", epochs=2, batch_size=100, progress=False)
-    assert 0 <= evaluate(net, parts[1], outputs="scores")["DI"] <= 1
+    task = Binary(outputs="scores")
+    fit(net, parts[0], lam=1., task=task, epochs=2, batch_size=100, progress=False)
+    assert 0 <= evaluate(net, parts[1], Objective(task))["DI"] <= 1
 
 
 def test_any_dataset_of_triples(parts):
@@ -207,9 +212,9 @@ def test_divergence_keeps_the_last_good_weights(parts):
         calls.append(1)
         return nn.functional.binary_cross_entropy_with_logits(out, y) * (float("nan") if len(calls) == 15 else 1.)
     with pytest.raises(TrainingDiverged, match="step 5 of epoch 2.*end of epoch 1.*smaller learning rate"):
-        fit(net, parts[0], loss=loss, epochs=4, batch_size=100, progress=False)
+        fit(net, parts[0], task=Binary(loss), epochs=4, batch_size=100, progress=False)
     reference = mlp(8, (32, 32), 0)
-    fit(reference, parts[0], loss="bce", epochs=1, batch_size=100, progress=False)
+    fit(reference, parts[0], epochs=1, batch_size=100, progress=False)
     assert same(net, reference)
 
 
@@ -228,17 +233,25 @@ def test_early_stop_takes_the_best(parts):
 
 
 @pytest.mark.parametrize("options, words", [
-    (dict(batch_size=5000), "at most all of them"), (dict(batch_size=0), "at least 1"), (dict(lam=-1), "at least 0"), (dict(lam=float("nan")), "finite"),
-    (dict(loss="hinge"), "expected"), (dict(outputs="labels"), "expected"), (dict(patience=3), "validation part"), (dict(average=1.), "below 1"), (dict(epochs=-1), "at least 0"),
+    (dict(batch_size=5000), "at most all of them"), (dict(batch_size=0), "at least 1"),
+    (dict(batch_size=10.), "whole numbers"), (dict(epochs=-1), "at least 0"),
+    (dict(lam=-1), "at least 0"), (dict(lam=float("nan")), "finite"),
+    (dict(patience=3), "validation part"), (dict(average=1.), "below 1"),
 ])
 def test_bad_settings_are_answered_in_words(parts, options, words):
     with pytest.raises(ValueError, match=words):
         fit(mlp(8, (32, 32), 0), parts[0], **{"batch_size": 100, "epochs": 1, "progress": False, **options})
 
 
-def test_a_network_with_two_outputs_is_refused(parts):
-    with pytest.raises((ValueError, RuntimeError), match="one number per observation|shape"):
-        fit(nn.Linear(8, 2), parts[0], lam=1., batch_size=100, epochs=1, progress=False)
+@pytest.mark.parametrize("words", [dict(loss="hinge"), dict(outputs="labels"), dict(loss=None)])
+def test_a_task_that_does_not_exist_is_refused(words):
+    with pytest.raises(ValueError, match="expected"): Binary(**words)
+
+
+@pytest.mark.parametrize("lam", [0., 1.])
+def test_a_network_with_two_outputs_is_refused(parts, lam):
+    with pytest.raises(ValueError, match="one number per observation"):
+        fit(nn.Linear(8, 2), parts[0], lam=lam, batch_size=100, epochs=1, progress=False)
 
 
 def test_scale_of_lambda(parts):
@@ -247,13 +260,33 @@ def test_scale_of_lambda(parts):
     assert [r["lam"] for r in history[:2]] == [0., 0.] and abs(history[2]["lam"] - .7 * history[1]["g_R"] / history[1]["g_W"]) < 1e-9
 
 
-def test_growing_weight(parts, tmp_path):
-    train = lambda tuner: fit(mlp(8, (32, 32), 0), parts[0], lam=tuner, epochs=4, batch_size=100, progress=False, checkpoint=tmp_path / "run.pt")
-    assert [round(r["lam"], 9) for r in train(GrowingLambda(5., steps=2))] == [2.5, 5., 5., 5.]
-    with pytest.raises(ValueError, match="other settings, lam = 5.0 instead of 7.5, steps = 2 instead of 3"): train(GrowingLambda(7.5, steps=3)) # begins with the same weight
+def test_weight_that_grows_by_epochs(parts, tmp_path):
+    def train(tuner):
+        return fit(mlp(8, (32, 32), 0), parts[0], lam=tuner, epochs=4, batch_size=100,
+                   progress=False, checkpoint=tmp_path / "run.pt")
+    rows = train(RampedLambda(5., 0, 2, "epoch"))
+    assert [round(r["lam"], 9) for r in rows] == [2.5, 5., 5., 5.]
+    words = "other settings, lam = 5.0 instead of 7.5, stop = 2 instead of 3"
+    with pytest.raises(ValueError, match=words): train(RampedLambda(7.5, 0, 3, "epoch")) # begins alike
+    with pytest.raises(ValueError, match="each = epoch instead of step"): train(RampedLambda(5., 0, 2))
     for bad in (0, 1.5, "3"):
-        with pytest.raises(ValueError, match="whole number of epochs"): GrowingLambda(1., steps=bad)
-    with pytest.raises(ValueError, match="finite number"): GrowingLambda(-1., steps=2)
+        with pytest.raises(ValueError, match="whole numbers of epochs"): RampedLambda(1., 0, bad, "epoch")
+    with pytest.raises(ValueError, match="finite number"): RampedLambda(-1., 0, 2, "epoch")
+    with pytest.raises(ValueError, match='expected "step" or "epoch"'): RampedLambda(1., 0, 2, "year")
+
+
+@given(st.floats(0, 100), st.integers(0, 8), st.integers(1, 20), st.integers(1, 40))
+def test_growth_by_epochs(lam, start, length, epochs):
+    "A running sum, whose last bits the stored rows hold: the value of epoch e is (e - start) parts."
+    tuner, seen, running = RampedLambda(lam, start, start + length, "epoch"), [], 0.
+    for e in range(1, epochs + 1):
+        if e > start: running = min(lam, running + lam / length)
+        assert tuner.lam == running
+        seen.append(tuner.lam)
+        tuner.after_step() # changes nothing
+        tuner.after_epoch({})
+    wanted = np.interp(np.arange(1, epochs + 1), [start, start + length], [0, lam])
+    np.testing.assert_allclose(seen, wanted, rtol=1e-12, atol=1e-12)
 
 
 @given(st.floats(0, 100), st.integers(0, 50), st.integers(1, 50), st.integers(1, 120))
@@ -278,7 +311,7 @@ def test_ramp_refuses(parts, tmp_path):
     train = lambda stop, **more: fit(mlp(8, (32, 32), 0), parts[0], lam=RampedLambda(5., 3, stop), epochs=2, batch_size=100, progress=False, **more)
     train(9, checkpoint=tmp_path / "run.pt")
     with pytest.raises(ValueError, match="other settings, stop = 9 instead of 12"): train(12, checkpoint=tmp_path / "run.pt")
-    for tuner in (RampedLambda(5., 3, 9), GrowingLambda(5., steps=2)):
+    for tuner in (RampedLambda(5., 3, 9), RampedLambda(5., 0, 2, "epoch")):
         with pytest.raises(ValueError, match="needs a fixed lam"): fit(mlp(8, (32, 32), 0), parts[0], lam=tuner, valid=parts[1], patience=2, epochs=3, batch_size=100, progress=False)
 
 

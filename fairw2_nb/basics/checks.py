@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 import numpy as np
 import torch
-from fairw2_nb.basics.arrays import array_module, as_float64, numpy_on_cpu
+from .arrays import array_module, as_float64, numpy_on_cpu
 from torch import Tensor
 
 # %% ../../nbs/basics/03_checks.ipynb #8e70b221
