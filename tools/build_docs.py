@@ -95,8 +95,8 @@ def how_to_run(nb):
     cfg, path = settings(), nb.relative_to(ROOT).as_posix()
     source = f"{cfg['git_url']}/blob/{cfg['branch']}/{path}"
     install = f"pip install git+{cfg['git_url']} jupyterlab"
-    return (f"[This page is a notebook]({source}). To run it: `{install}`, then "
-            f"`jupyter lab {nb.name}`\n{{ .how-to-run }}")
+    return (f"[Run this notebook]({source}): `{install}`, then `jupyter lab {nb.name}`\n"
+            "{ .how-to-run }")
 
 
 def page(title, subtitle, body, sha256, address, below=None):

@@ -46,14 +46,21 @@ def set_by(node):
     return {n.id for n in names if isinstance(n.ctx, ast.Store)}
 
 
+def is_check(node):
+    "Whether a statement tests rather than shows."
+    called = getattr(getattr(node, "value", None), "func", None)
+    tests = getattr(called, "id", "").startswith(("test_", "assert"))
+    return tests or isinstance(node, (ast.Assert, ast.With))
+
+
 def shortened(source, name):
     "The statement of a cell that uses `name`, with those before it that it needs; '' if too long."
     body, lines = ast.parse(source).body, source.splitlines()
-    plain = [n for n in body if name in names_in(n) and not isinstance(n, (ast.Assert, ast.With))]
-    if not plain:
+    using = [n for n in body if name in names_in(n) and not is_check(n)]
+    if not using:
         return ""
-    kept, needed = [plain[0]], names_in(plain[0])
-    for node in reversed(body[:body.index(plain[0])]):
+    kept, needed = [using[0]], names_in(using[0])
+    for node in reversed(body[:body.index(using[0])]):
         if set_by(node) & needed:
             kept, needed = [node, *kept], needed | names_in(node)
     for part in (kept, kept[-1:]):
@@ -122,7 +129,7 @@ def module_table(module, nb):
     rows = [f"| [`{name}`]({page_of(nb)}{anchor}) | {link(line)} |"
             for name, anchor, line in public_names(module)]
     if rows:
-        yield f"### fairw2_nb.{module} {{ #{module.replace('.', '-')} }}"
+        yield f"### {module} {{ #{module.replace('.', '-')} }}"
         yield link(first_line(module_tree(module)))
         yield "\n".join(["| Name | What it does |", "|---|---|", *rows])
 

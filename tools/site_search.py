@@ -11,7 +11,7 @@ from site_pages import all_pages, is_internal, notebooks, page_of
 from site_text import readable_tex
 
 EQUATION = re.compile(r"\\\((.*?)\\\)|\\\[(.*?)\\\]", re.S)
-ASIDE = re.compile(r"<p>This page is a notebook.*?</p> *", re.S)  # stands on every page
+ASIDE = re.compile(r"<p>Run this notebook.*?</p> *", re.S)  # stands on every page
 
 
 def readable(text):
