@@ -39,15 +39,20 @@ def bare(parameter):
 
 
 def call(sym, name, width=88):
-    "The call of `sym` without annotations: on one line if it fits, else a parameter a line."
+    "The call of `sym` without annotations, on as few lines as it takes."
     if inspect.isclass(sym) and issubclass(sym, Exception):
         return name
     own = inspect.signature(sym).parameters.values()
     signature = str(inspect.Signature([bare(p) for p in own if p.name not in ("self", "cls")]))
     if len(name + signature) <= width or signature == "()":
         return name + signature
-    lines = re.sub(r", (?=[*\w/]+[,=]|[*\w]+$)", ",\n    ", signature[1:-1])
-    return f"{name}(\n    {lines},\n)"
+    parts = re.split(r", (?=[*\w/]+[,=]|[*\w]+$)", signature[1:-1])
+    lines = [""]
+    for part in parts:
+        if len(lines[-1]) + len(part) > width - 6:
+            lines.append("")
+        lines[-1] += f"{part}, "
+    return f"{name}(\n    " + "\n    ".join(line.rstrip() for line in lines) + "\n)"
 
 
 def code_cell(text):
