@@ -8,6 +8,9 @@ import textwrap
 import time
 
 import pytest
+from conftest import ROOT
+from fairw2_nb.experiments.adult import ADULT
+from fairw2_nb.experiments.experiment import run_rows
 from fairw2_nb.experiments.results import (
     append_row, only_writer, provenance, read_rows, refuse_old_rows, set_aside)
 from hypothesis import given
@@ -54,7 +57,10 @@ def test_a_full_disk_leaves_no_half_line(tmp_path):
     assert path.read_text() == json.dumps({"seed": 0}) + "\n"
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+ROOT_USER = not hasattr(os, "geteuid") or os.geteuid() == 0
+
+
+@pytest.mark.skipif(ROOT_USER, reason="root may write anywhere")
 def test_no_permission(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(PermissionError):
@@ -137,6 +143,26 @@ def test_rows_of_the_old_layout_are_refused_with_a_way_to_move_them(tmp_path, ol
     append_row(tmp_path / old, {"method": "LR", "seed": 0})
     with pytest.raises(ValueError, match="earlier layout.*tools/move_rows.py"):
         refuse_old_rows(tmp_path)
+
+
+def test_old_rows_are_moved_and_recognised(tmp_path):
+    "Values stay, defaults are filled in, the old file is kept, and nothing is run again."
+    old = tmp_path / "adult" / "local-rows.jsonl"
+    row = {"method": "LR", "seed": 0, "preset": "quick", "Acc": .8, "data": "eb06da7b2365",
+           "duration": 2., "python": "3.11", "machine": "x", "fairw2_nb": "0.1.0",
+           "torch": "2", "numpy": "2", "scipy": "1"}
+    append_row(old, row)
+    append_row(tmp_path / "frontier" / "rows.jsonl", row | {
+        "batch": 16, "strength": 1., "reference": None, "data": "adult"})
+    script = ROOT / "tools" / "move_rows.py"
+    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
+    refuse_old_rows(tmp_path, moved := read_rows(tmp_path / "adult.jsonl"))
+    assert row.items() <= moved[0].items() and moved[0]["version"] == 1
+    assert read_rows(old.with_name("local-rows.jsonl.moved")) == [row]
+    frame = run_rows(ADULT, [dict(method="LR", seed=0)], tmp_path)
+    assert list(frame.Acc) == [.8] and len(read_rows(tmp_path / "adult.jsonl")) == 1
+    other = read_rows(tmp_path / "frontier.jsonl")[0]
+    assert (other["table"], other["epochs"], other["data"]) == ("adult", None, "eb06da7b2365")
 
 
 def test_rows_without_a_version_are_refused(tmp_path):
