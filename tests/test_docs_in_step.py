@@ -1,21 +1,21 @@
-"""Each page under docs/, and README.md, was built from the notebooks as they stand. Reads only; builds nothing."""
+"""Each page under docs/, and README.md, was built from the notebooks as they stand. Reads only."""
 import json
 import re
-import sys
 
 import pytest
-from conftest import ROOT, notebook_id
-
-sys.path.insert(0, str(ROOT / "tools"))
 import site_cells
 import site_pages
+from conftest import ROOT, notebook_id
 
-PAGES = sorted(p.relative_to(ROOT / "docs").as_posix() for p in (ROOT / "docs").rglob("*.html") if p.name != "404.html")
+HTML = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.html")]
+PAGES = sorted(page for page in HTML if page != "404.html")
+SHORT = 150  # lines of README.md
 
 
 def stored_hash(page, name):
     "The hash that the builder left in the head of a page."
-    found = re.search(rf'<meta name="{name}" content="(\w+)">', (ROOT / "docs" / page).read_text(encoding="utf-8"))
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = re.search(rf'<meta name="{name}" content="(\w+)">', text)
     return found and found[1]
 
 
@@ -46,12 +46,24 @@ def test_names_page_matches_notebooks():
 def test_readme_matches_index():
     "README.md is what nbs/index.ipynb gives, and its figures are there."
     text, figures = site_cells.readme()
-    assert (ROOT / "README.md").read_text(encoding="utf-8") == text, "README.md is not in step with nbs/index.ipynb: run `make docs`."
+    same = (ROOT / "README.md").read_text(encoding="utf-8") == text
+    assert same, "README.md is not in step with nbs/index.ipynb: run `make docs`."
     for path, content in figures.items():
-        assert (ROOT / "docs" / path).read_bytes() == content, f"docs/{path} is not the figure of nbs/index.ipynb: run `make docs`."
+        same = (ROOT / "docs" / path).read_bytes() == content
+        assert same, f"docs/{path} is not the figure of nbs/index.ipynb: run `make docs`."
 
 
-@pytest.mark.parametrize("change", [("source", "x = 1"), ("outputs", [{"output_type": "stream", "text": "2"}])], ids=["source", "output"])
+def test_readme_is_short():
+    "One screen after the other is for the site."
+    lines = site_cells.readme()[0].splitlines()
+    assert len(lines) <= SHORT, f"README.md would have {len(lines)} lines."
+    assert re.search(r"^!\[.+\]\(docs/", "\n".join(lines), re.M), "README.md shows no picture."
+
+
+@pytest.mark.parametrize("change", [
+    ("source", "x = 1"),
+    ("outputs", [{"output_type": "stream", "text": "2"}]),
+], ids=["source", "output"])
 def test_hash_sees_changes(change, tmp_path):
     "Another source or output gives another hash; another id or count does not."
     cell = {"cell_type": "code", "source": "x = 2", "outputs": [], "id": "a", "execution_count": 1}

@@ -3,6 +3,7 @@ import math
 
 import fairlearn.metrics as fl
 import numpy as np
+import ot
 import pandas as pd
 import pytest
 import torch
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 from sklearn.metrics import accuracy_score, confusion_matrix, mean_squared_error
 
-rows = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20).map(lambda k: k / 20), st.sampled_from("abc")), min_size=2, max_size=60)
+row = st.tuples(st.integers(0, 1), st.integers(0, 20).map(lambda k: k / 20), st.sampled_from("abc"))
+rows = st.lists(row, min_size=2, max_size=60)
 
 
 @st.composite
@@ -33,12 +35,13 @@ def same(a, b):
 @given(data())
 def test_against_fairlearn(d):
     y, f, g, s = d
+    theirs = dict(y_true=y, y_pred=g, sensitive_features=s)
     if g.any():
-        same(fm.disparate_impact(g, s), fl.demographic_parity_ratio(y, g, sensitive_features=s))
-    same(fm.demographic_parity_difference(g, s), fl.demographic_parity_difference(y, g, sensitive_features=s))
+        same(fm.disparate_impact(g, s), fl.demographic_parity_ratio(**theirs))
+    same(fm.demographic_parity_difference(g, s), fl.demographic_parity_difference(**theirs))
     if all(set(y[s == k]) == {0, 1} for k in set(s)):
-        same(fm.equal_opportunity_difference(y, g, s), fl.equal_opportunity_difference(y, g, sensitive_features=s))
-        same(fm.equalized_odds_difference(y, g, s), fl.equalized_odds_difference(y, g, sensitive_features=s))
+        same(fm.equal_opportunity_difference(y, g, s), fl.equal_opportunity_difference(**theirs))
+        same(fm.equalized_odds_difference(y, g, s), fl.equalized_odds_difference(**theirs))
 
 
 @given(data())
@@ -78,8 +81,8 @@ def test_order_of_rows_and_names_of_groups_do_not_matter(d):
     y, f, g, s = d
     order = np.random.default_rng(0).permutation(len(y))
     renamed = [("group", k) for k in s]
-    for a, b in [(fairness_report(y, f, s), fairness_report(y[order], f[order], s[order])), (fairness_report(y, f, s), fairness_report(y, f, renamed))]:
-        for r, q in zip(a.rows, b.rows):
+    for other in (fairness_report(y[order], f[order], s[order]), fairness_report(y, f, renamed)):
+        for r, q in zip(fairness_report(y, f, s).rows, other.rows):
             same(r.value, q.value)
 
 
@@ -87,27 +90,52 @@ def test_order_of_rows_and_names_of_groups_do_not_matter(d):
 def test_distance_is_scipys(d):
     y, f, g, s = d
     pairs = [(a, b) for a in set(s) for b in set(s) if a < b]
-    same(fm.score_distance(f, s, p=1), max(wasserstein_distance(f[s == a], f[s == b]) for a, b in pairs))
+    theirs = [wasserstein_distance(f[s == a], f[s == b]) for a, b in pairs]
+    same(fm.score_distance(f, s, p=1), max(theirs))
+
+
+@given(data())
+def test_squared_distance_is_that_of_pot(d):
+    y, f, g, s = d
+    pairs = [(a, b) for a in set(s) for b in set(s) if a < b]
+    theirs = [ot.wasserstein_1d(f[s == a], f[s == b], p=2) for a, b in pairs]
+    np.testing.assert_allclose(fm.score_distance(f, s) ** 2, max(theirs), rtol=1e-10, atol=1e-14)
 
 
 def test_containers_and_labels():
     y, f, s = [1, 0, 1, 0], [.9, .2, .4, .6], [0, 0, 1, 1]
     expected = fairness_report(y, f, s).to_frame().value
-    for wrap in (np.array, pd.Series, torch.tensor, lambda v: torch.tensor(v)[:, None], lambda v: pd.Series(v, index=[9, 8, 7, 6]), tuple):
-        np.testing.assert_allclose(fairness_report(wrap(y), wrap(f), wrap(s)).to_frame().value, expected, rtol=1e-6) # tensors are single precision
-    for labels in ([True, True, False, False], ["f", "f", "m", "m"], [("x", 1), ("x", 1), ("y", 2), ("y", 2)], [1, 1, "other", "other"],
-                   pd.Categorical(["f", "f", "m", "m"]), pd.Series(["f", "f", "m", "m"], dtype="category"), pd.Series(["f", "f", "m", "m"], dtype="string"), [.5, .5, 1.5, 1.5]):
+    containers = (
+        np.array, pd.Series, tuple, torch.tensor,
+        lambda v: torch.tensor(v)[:, None],
+        lambda v: pd.Series(v, index=[9, 8, 7, 6]),
+    )
+    for wrap in containers: # tensors are single precision
+        found = fairness_report(wrap(y), wrap(f), wrap(s)).to_frame().value
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    letters = ["f", "f", "m", "m"]
+    accepted = (
+        letters, [True, True, False, False], [.5, .5, 1.5, 1.5], [1, 1, "other", "other"],
+        [("x", 1), ("x", 1), ("y", 2), ("y", 2)], pd.Categorical(letters),
+        pd.Series(letters, dtype="category"), pd.Series(letters, dtype="string"),
+        np.array(letters), np.array(letters, dtype=object),
+    )
+    for labels in accepted:
         same(fm.disparate_impact([1, 0, 1, 1], labels), .5)
-    assert fm.disparate_impact(torch.tensor([True, False, True, True]), torch.tensor([0, 0, 1, 1])) == .5
+    positive = torch.tensor([True, False, True, True])
+    assert fm.disparate_impact(positive, torch.tensor([0, 0, 1, 1])) == .5
     same(fairness_report(y, torch.tensor(f, dtype=torch.bfloat16), s)["DI"], 1.)
 
 
 def test_inside_metric_frame():
     rng = np.random.default_rng(0)
-    y, f, s, region = rng.integers(2, size=200), rng.random(200), rng.integers(2, size=200), rng.choice(["n", "s"], 200)
-    g = (f > .5).astype(int)
-    metrics = {m.__name__: m for m in (fm.disparate_impact, fm.demographic_parity_difference, fm.equal_opportunity_difference, fm.equalized_odds_difference, fm.disparate_mse, fm.score_distance)}
-    frame = fl.MetricFrame(metrics=metrics, y_true=y, y_pred=g, sensitive_features=region, sample_params={k: {"s": s} for k in metrics})
+    y, f, s = rng.integers(2, size=200), rng.random(200), rng.integers(2, size=200)
+    region, g = rng.choice(["n", "s"], 200), (f > .5).astype(int)
+    names = ("disparate_impact", "demographic_parity_difference", "equal_opportunity_difference",
+             "equalized_odds_difference", "disparate_mse", "score_distance")
+    metrics = {name: getattr(fm, name) for name in names}
+    frame = fl.MetricFrame(metrics=metrics, y_true=y, y_pred=g, sensitive_features=region,
+                           sample_params={k: {"s": s} for k in metrics})
     for k, m in metrics.items():
         same(frame.overall[k], m(y, g, s))
         same(frame.by_group.loc["n", k], m(y[region == "n"], g[region == "n"], s[region == "n"]))
@@ -118,8 +146,9 @@ def test_bootstrap_is_reproducible_and_covers():
     rng, hits = np.random.default_rng(1), 0
     for _ in range(200):
         s = rng.integers(2, size=500)
-        f = np.clip(rng.random(500) * (.7 + .3 * s), 0, 1) # P(f > .5) is 2/7 in group 0 and 1/2 in group 1
-        row = next(r for r in fairness_report(f > .5, f, s, n_boot=200, ci=.9).rows if r.metric == "DI")
+        f = np.clip(rng.random(500) * (.7 + .3 * s), 0, 1) # P(f > .5): 2/7 in group 0, 1/2 in 1
+        rows = fairness_report(f > .5, f, s, n_boot=200, ci=.9).rows
+        row = next(r for r in rows if r.metric == "DI")
         hits += row.low <= (2 / 7) / (1 / 2) <= row.high
     assert 168 <= hits <= 192 # 90% of 200, give or take three standard errors
     a, b, c = (fairness_report(f > .5, f, s, n_boot=50, seed=k).to_frame() for k in (3, 3, 4))
@@ -148,29 +177,36 @@ def test_group_names_are_escaped():
 
 def test_undefined_rates_are_noted():
     r = fairness_report([1, 1, 0, 0], [.9, .4, .3, .2], ["a", "a", "b", "b"], n_boot=20)
-    assert math.isnan(r["TP", "b"]) and math.isnan(r["EO difference"]) and "no observation with y = 1" in repr(r)
+    assert math.isnan(r["TP", "b"]) and math.isnan(r["EO difference"])
+    assert "no observation with y = 1" in repr(r)
     assert math.isnan(fm.disparate_impact([0, 0], [0, 1]))
+
+
+def reported(y=(1, 0), f=(.2, .4), s=(0, 1), **options):
+    "A report that will be asked for later."
+    return lambda: fairness_report(list(y), list(f), list(s), **options)
 
 
 bad = {
     "empty": (lambda: fm.disparate_impact([], []), "empty"),
     "lengths": (lambda: fm.group_rates([1, 0], [1, 0, 1], [0, 1, 1]), "lengths differ"),
     "one group": (lambda: fm.disparate_impact([1, 0], [3, 3]), "one group only"),
-    "NaN score": (lambda: fairness_report([1, 0], [.5, np.nan], [0, 1]), "NaN or infinite"),
+    "NaN score": (reported(f=[.5, np.nan]), "NaN or infinite"),
     "infinite score": (lambda: fm.score_distance([.5, np.inf], [0, 1]), "NaN or infinite"),
     "logits": (lambda: fm.disparate_mse([1, 0], [3.5, -1], [0, 1]), "sigmoid"),
     "scores as predictions": (lambda: fm.disparate_impact([.3, .8], [0, 1]), "0 and 1 only"),
-    "strings as labels": (lambda: fm.group_accuracy(["yes", "no"], [1, 0], [0, 1]), "0 and 1 only"),
+    "strings as labels": (lambda: fm.group_accuracy(["y", "n"], [1, 0], [0, 1]), "0 and 1 only"),
     "three labels": (lambda: fm.group_accuracy([0, 1, 2], [1, 0, 1], [0, 1, 1]), "0 and 1 only"),
     "missing label": (lambda: fm.group_accuracy([0, None], [1, 0], [0, 1]), "0 and 1 only"),
     "missing group": (lambda: fm.disparate_impact([1, 0, 1], ["a", np.nan, "b"]), "missing"),
     "matrix": (lambda: fm.disparate_impact(np.zeros((2, 2)), [0, 1]), "one-dimensional"),
-    "one-hot groups": (lambda: fm.disparate_impact([0, 1], [[0, 1], [1, 0]]), "one-dimensional|hashable"),
+    "one-hot": (lambda: fm.disparate_impact([0, 1], [[0, 1], [1, 0]]), "one-dimensional|hashable"),
     "scalar": (lambda: fm.disparate_impact(1, 0), "one-dimensional"),
-    "text scores": (lambda: fairness_report([1, 0], ["high", "low"], [0, 1]), "not made of numbers"),
-    "threshold": (lambda: fairness_report([1, 0], [.2, .4], [0, 1], threshold=50), "between 0 and 1"),
-    "ci": (lambda: fairness_report([1, 0], [.2, .4], [0, 1], ci=95), "coverage"),
-    "n_boot": (lambda: fairness_report([1, 0], [.2, .4], [0, 1], n_boot=-1), "whole number"),
+    "text scores": (reported(f=["high", "low"]), "not made of numbers"),
+    "threshold": (reported(threshold=50), "between 0 and 1"),
+    "ci": (reported(ci=95), "coverage"),
+    "n_boot": (reported(n_boot=-1), "whole number"),
+    "seed": (reported(seed=-1), "whole number"),
 }
 
 
@@ -179,3 +215,19 @@ def test_bad_input_is_answered_in_words(name):
     call, words = bad[name]
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_pick_takes_what_four_experiments_take():
+    "The same values as asking one by one, under plain names."
+    rng = np.random.default_rng(0)
+    y, f, s = rng.integers(2, size=90), rng.random(90), rng.integers(2, size=90)
+    r = fairness_report(y, f, s)
+    picked = r.pick("Acc", "W2", by_group=("GP", "TN"), prefix="valid_", EO="EO difference")
+    assert picked == {
+        "valid_Acc": r["Acc"], "valid_W2": r["W2"], "valid_EO": r["EO difference"],
+        "valid_GP0": r["GP", 0], "valid_TN0": r["TN", 0],
+        "valid_GP1": r["GP", 1], "valid_TN1": r["TN", 1],
+    }
+    assert r.pick(O_10=("FP", 1)) == {"O_10": r["FP", 1]}
+    with pytest.raises(KeyError, match="of the whole there are Acc"):
+        r.pick("accuracy")

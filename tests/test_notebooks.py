@@ -7,12 +7,11 @@ import sys
 from copy import deepcopy
 
 import nbdev.test
-import pytest
-from conftest import ROOT, notebook_id, notebooks
+from conftest import ROOT, each_notebook
 from execnb.nbio import read_nb
 from nbdev.clean import clean_nb
 
-each_notebook = pytest.mark.parametrize("path", notebooks(), ids=notebook_id)
+PATH = re.compile(r"(?<![\w.])/(root|home|Users|tmp|work)/")
 
 
 @each_notebook
@@ -20,7 +19,7 @@ def test_runs(path, monkeypatch):
     "The logic of nbdev_test, one test per notebook."
     monkeypatch.chdir(path.parent)
     ok, _ = nbdev.test.test_nb(path, skip_flags=["slow"], basepath=ROOT)
-    assert ok, f"{path.name} failed: the traceback stands above. Mend it, then `make notebooks docs`."
+    assert ok, f"{path.name} failed, see the traceback above: mend it, then `make notebooks docs`."
 
 
 @each_notebook
@@ -34,7 +33,7 @@ def test_clean(path):
 
 @each_notebook
 def test_stored_outputs(path):
-    "Outputs are stored, small, and free of errors, warnings and paths of the machine they were made on."
+    "Outputs are stored, small, and free of errors, warnings and paths of a machine."
     cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
     outputs = [o for c in cells for o in c["outputs"]]
     if cells:
@@ -42,8 +41,9 @@ def test_stored_outputs(path):
     for o in outputs:
         text = json.dumps(o)
         assert o["output_type"] != "error", f"{path.name} stores an error."
-        assert not (o.get("name") == "stderr" and "Warning" in text), f"{path.name} stores a warning."
-        assert not re.search(r"(?<![\w.])/(root|home|Users|tmp|work)/", text), f"{path.name} stores a path of the machine it ran on."
+        warned = o.get("name") == "stderr" and "Warning" in text
+        assert not warned, f"{path.name} stores a warning."
+        assert not PATH.search(text), f"{path.name} stores a path of the machine it ran on."
         assert len(text) < 400_000, f"{path.name} stores an output of {len(text) // 1000} kB."
 
 
@@ -53,15 +53,19 @@ def test_figures_are_stored(path):
     cells = [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
     for source, outputs in (("".join(c["source"]), c["outputs"]) for c in cells):
         if "plt.show()" in source and not re.search(r"^#\| *(eval: *false|slow)", source, re.M):
-            assert any("image/png" in o.get("data", {}) for o in outputs), f"{path.name} lacks a picture: run `make notebooks`."
+            drawn = any("image/png" in o.get("data", {}) for o in outputs)
+            assert drawn, f"{path.name} lacks a picture: run `make notebooks`."
 
 
 def test_export_in_sync(tmp_path):
     "nbdev_export would change no module."
+    unwanted = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
     for name in ("nbs", "fairw2_nb"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints"))
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=unwanted)
     shutil.copy(ROOT / "settings.ini", tmp_path)
-    subprocess.run([sys.executable, "-c", "import nbdev; nbdev.nbdev_export()"], cwd=tmp_path, check=True)
+    export = [sys.executable, "-c", "import nbdev; nbdev.nbdev_export()"]
+    subprocess.run(export, cwd=tmp_path, check=True)
     for made in sorted((tmp_path / "fairw2_nb").rglob("*.py")):
         kept = ROOT / made.relative_to(tmp_path)
-        assert kept.exists() and kept.read_text() == made.read_text(), f"{kept.name} differs from its notebook: run `nbdev_export`."
+        same = kept.exists() and kept.read_text() == made.read_text()
+        assert same, f"{kept.name} differs from its notebook: run `nbdev_export`."

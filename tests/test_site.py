@@ -1,7 +1,7 @@
-"""The site under docs/ as a reader meets it: links on the files themselves, the rest in a browser on localhost."""
+"""The site under docs/ as a reader meets it: links on the files, the rest in a browser."""
+import json
 import re
 import shutil
-import sys
 import threading
 from functools import lru_cache, partial
 from html.parser import HTMLParser
@@ -11,17 +11,16 @@ from urllib.parse import unquote, urljoin, urlparse
 
 import markdown
 import pytest
-from conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "tools"))
 import site_pages
 import site_text
+from conftest import notebook_id
 
-DOCS = ROOT / "docs"
-READING_ORDER = [site_pages.page_of(nb) for nb in site_pages.notebooks()] + [site_pages.API_PAGE]
+DOCS = site_pages.DOCS
+READING_ORDER = site_pages.all_pages()
 BROWSERS = ["chromium", "chromium-browser", "google-chrome"]
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-component-update", "--disable-sync"]
-PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
+         "--disable-component-update", "--disable-sync"]
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
 pytestmark = pytest.mark.xdist_group("browser")  # one browser serves all tests of this file
 each_page = pytest.mark.parametrize("page", READING_ORDER)
 
@@ -30,14 +29,22 @@ RAW_MARKUP = r"""() => {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
   while (walker.nextNode()) {
     const text = walker.currentNode.data;
-    if (walker.currentNode.parentElement.closest("pre, code, script, style, mjx-container")) continue;
-    if (/\$\S[^$]*\$|\\[(\[]|\\begin\{|^:::|\*\*/m.test(text)) found.push(text.trim());
+    const around = walker.currentNode.parentElement;
+    if (around.closest("pre, code, script, style, mjx-container")) continue;
+    if (/\$\S[^$]*\$|\\[(\[]|\\begin\{|^:::|\*\*|\]\(|`|kind: internals/m.test(text))
+      found.push(text.trim());
   }
   return found;
 }"""
+# code whose lines have at most 100 signs and that must be scrolled all the same
+CUT_OFF = """() => [...document.querySelectorAll("article pre > code")].filter(e => {
+  const longest = Math.max(...e.innerText.split("\\n").map(line => line.length));
+  return longest <= 100 && e.scrollWidth > e.clientWidth + 1;
+}).map(e => e.innerText.slice(0, 80))"""
 # elements that reach beyond the right edge and stand in no box that scrolls
 STICKING_OUT = """() => [...document.querySelectorAll("article *")].filter(e => {
-  if (e.closest("mjx-assistive-mml") || e.getBoundingClientRect().right <= innerWidth + 1) return false;
+  if (e.closest("mjx-assistive-mml")) return false;
+  if (e.getBoundingClientRect().right <= innerWidth + 1) return false;
   for (let box = e; box.tagName != "ARTICLE"; box = box.parentElement)
     if (["auto", "scroll", "hidden"].includes(getComputedStyle(box).overflowX)) return false;
   return true;
@@ -46,27 +53,50 @@ STICKING_OUT = """() => [...document.querySelectorAll("article *")].filter(e => 
 
 # Markdown as Jupyter and Quarto read it, and the HTML it should give
 DIALECT = {
-    "maths with a bar in a table": ("| a | b |\n|---|---|\n| $|x|$ | `p|q` |", "<td><code>p|q</code></td>"),
-    "maths with stars": ("$a*b$ and $c*d$", r"<span class=arithmatex>\(a*b\)</span> and <span class=arithmatex>\(c*d\)</span>"),
-    "maths with underscores": ("$x_1$ and $x_2$", r"\(x_1\)</span> and <span class=arithmatex>\(x_2\)"),
+    "maths with a bar in a table": (
+        "| a | b |\n|---|---|\n| $|x|$ | `p|q` |", "<td><code>p|q</code></td>"),
+    "maths with stars": (
+        "$a*b$ and $c*d$",
+        r"<span class=arithmatex>\(a*b\)</span> and <span class=arithmatex>\(c*d\)</span>"),
+    "maths with underscores": (
+        "$x_1$ and $x_2$", r"\(x_1\)</span> and <span class=arithmatex>\(x_2\)"),
     "money": ("It costs $5, or $6.", "<p>It costs $5, or $6.</p>"),
     "maths in code": ("`$x$`", "<code>$x$</code>"),
     "list after a line": ("so:\n- one\n- two", "<li>one</li>\n<li>two</li>"),
     "list indented by two": ("- one\n  - deep", "<li>one<ul>\n<li>deep</li>"),
     "number in a sentence": ("In the year\n2019. It was.", "<p>In the year\n2019. It was.</p>"),
     "table after a line": ("so:\n| a | b |\n|---|---|\n| 1 | 2 |", "<td>1</td>"),
-    "callout": ("::: {.callout-note}\n## On $x_1$\nText.\n:::", '<p class="admonition-title">On <span'),
-    "callout without title": ("::: {.callout-tip}\nText.\n:::", '<p class="admonition-title">Tip</p>\n<p>Text.</p>'),
-    "folded callout": ('::: {.callout-note collapse="true"}\n## More\nText.\n:::', "<summary>More</summary>\n<p>Text.</p>"),
+    "callout": (
+        "::: {.callout-note}\n## On $x_1$\nText.\n:::", '<p class="admonition-title">On <span'),
+    "callout without title": (
+        "::: {.callout-tip}\nText.\n:::", '<p class="admonition-title">Tip</p>\n<p>Text.</p>'),
+    "folded callout": (
+        '::: {.callout-note collapse="true"}\n## More\nText.\n:::',
+        "<summary>More</summary>\n<p>Text.</p>"),
+}
+# the same where no markup is understood: titles, descriptions, search
+PLAIN = {
+    r"The weight $\lambda$ of $\mathcal{W}_2^2$": "The weight λ of W₂²",
+    "`fit` and *its* **loss**, [here](a.html)": "fit and its loss, here",
+    "two * three": "two * three",
+}
+# what a reader may type, and the page that answers
+SEARCHES = {
+    "install": ["index.html"],
+    "csv": ["start/own_table.html", "data/tables.html"],
+    "threshold": ["start/", "metrics/"],
+    "gpu": ["start/", "training/loop.html"],
+    "WassersteinPenalty": ["penalty/loss.html", "api.html"],
 }
 
 
 class Page(HTMLParser):
-    "The ids, links and loaded files of a page."
+    "The ids, links, loaded files and description of a page."
 
     def __init__(self, path):
         super().__init__()
-        self.ids, self.links, self.loaded, self.next = [], [], [], None
+        self.ids, self.links, self.loaded = [], [], []
+        self.next = self.description = None
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
@@ -78,6 +108,8 @@ class Page(HTMLParser):
             self.loaded.append(attrs["href"])
         if tag == "link" and attrs["rel"] == "next":
             self.next = attrs["href"]
+        if tag == "meta" and attrs.get("name") == "description":
+            self.description = attrs["content"]
 
 
 @lru_cache(None)
@@ -96,11 +128,20 @@ def target(page, link):
 def test_markdown_dialect(source, expected):
     "What authors write in a notebook comes out as they mean it."
     text = site_text.for_site(source, address=str)
-    page = markdown.markdown(text, extensions=["admonition", "tables", "sane_lists", "pymdownx.details"])
+    kinds = ["admonition", "tables", "sane_lists", "pymdownx.details"]
+    page = markdown.markdown(text, extensions=kinds)
     assert expected in re.sub(r"&#(\d+);", lambda m: chr(int(m[1])), page)
 
 
-@pytest.mark.parametrize("source, problem", [("::: {.column}\n:::", "is not known"), ("::: {.callout-note}\ntext", "is not closed")])
+@pytest.mark.parametrize("source, expected", PLAIN.items())
+def test_plain_text(source, expected):
+    assert site_text.plain(source) == expected
+
+
+@pytest.mark.parametrize("source, problem", [
+    ("::: {.column}\n:::", "is not known"),
+    ("::: {.callout-note}\ntext", "is not closed"),
+])
 def test_wrong_callouts_are_named(source, problem):
     "A block that the site does not know is refused with a sentence."
     with pytest.raises(ValueError, match=problem):
@@ -114,10 +155,13 @@ def test_links_resolve(page):
         if urlparse(link).scheme:
             continue
         path, anchor = target(page, link)
-        assert (DOCS / path).is_file(), f"docs/{page} links to {link}, and there is no docs/{path}."
-        assert not anchor or anchor in parsed(path).ids, f"docs/{page} links to {link}, and docs/{path} has no such anchor."
+        says = f"docs/{page} links to {link}"
+        assert (DOCS / path).is_file(), f"{says}, and there is no docs/{path}."
+        known = not anchor or anchor in parsed(path).ids
+        assert known, f"{says}, and docs/{path} has no such anchor."
     ids = [i for i in parsed(page).ids if not i.startswith("__")]
-    assert len(ids) == len(set(ids)), f"docs/{page} has these anchors twice: {sorted({i for i in ids if ids.count(i) > 1})}."
+    twice = sorted({i for i in ids if ids.count(i) > 1})
+    assert not twice, f"docs/{page} has these anchors twice: {twice}."
 
 
 @each_page
@@ -126,10 +170,38 @@ def test_loads_only_local_files(page):
     for link in parsed(page).loaded:
         if not link.startswith("data:"):
             assert not urlparse(link).netloc, f"docs/{page} loads {link} from the network."
-            assert (DOCS / target(page, link)[0]).is_file(), f"docs/{page} loads {link}, which is not under docs/."
+            there = (DOCS / target(page, link)[0]).is_file()
+            assert there, f"docs/{page} loads {link}, which is not under docs/."
 
 
-def test_next_links_follow_the_paper():
+@each_page
+def test_head_of_a_page(page):
+    "A description in plain words, and a link to the repository."
+    text, links = parsed(page).description, parsed(page).links
+    assert text and not re.search(r"[`$\\{}]|\]\(|\*\*|&\w+;", text), f"docs/{page}: {text}"
+    repository = site_pages.settings()["git_url"]
+    assert repository in links, f"docs/{page} does not link to {repository}."
+
+
+@pytest.mark.parametrize("nb", site_pages.notebooks(), ids=notebook_id)
+def test_says_how_to_run(nb):
+    "The page leads to its notebook and names what to install."
+    cfg, page = site_pages.settings(), site_pages.page_of(nb)
+    source = f"{cfg['git_url']}/blob/{cfg['branch']}/{nb.relative_to(site_pages.ROOT).as_posix()}"
+    assert source in parsed(page).links
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert "pip install" in text and f"jupyter lab {nb.name}" in text
+
+
+def test_internals_stand_last():
+    "After the last page of the other sections nothing but internals follows."
+    internal = [nb for nb in site_pages.notebooks() if site_pages.is_internal(nb)]
+    internal = set(map(site_pages.page_of, internal))
+    assert internal == set(READING_ORDER[len(READING_ORDER) - len(internal):])
+    assert READING_ORDER[0] == "index.html"
+
+
+def test_next_links_follow_the_rooms():
     "Going from next to next visits every page once, in reading order."
     walk = ["index.html"]
     while (following := parsed(walk[-1]).next) and len(walk) <= len(READING_ORDER):
@@ -146,6 +218,16 @@ def address():
         def log_message(self, *args):
             pass
 
+        def send_error(self, code, *args):  # as a host of static pages does it
+            page = (DOCS / "404.html").read_bytes()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def translate_path(self, path):
+            return super().translate_path(path.removeprefix("/some/base"))
+
     with ThreadingHTTPServer(("localhost", 0), partial(Silent, directory=DOCS)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://localhost:{server.server_port}"
@@ -155,7 +237,8 @@ def address():
 @pytest.fixture(scope="module")
 def reader():
     "A browser session, shared by all tests, of a reader who prefers light colours."
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
+    missing = "Playwright is not installed: pip install playwright"
+    playwright = pytest.importorskip("playwright.sync_api", reason=missing)
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not executable:
         pytest.skip(f"no browser was found (looked for {', '.join(BROWSERS)})")
@@ -167,16 +250,21 @@ def reader():
 
 def wait_for_maths(tab):
     "Wait until MathJax is done, on pages that have equations."
-    tab.wait_for_function("!document.querySelector('.arithmatex') || document.documentElement.dataset.maths == 'ready'")
+    done = "document.documentElement.dataset.maths == 'ready'"
+    tab.wait_for_function(f"!document.querySelector('.arithmatex') || {done}")
 
 
 @pytest.fixture(scope="module")
 def visit(reader, address):
-    "A function that opens a page once, at both widths and with all folds open, and returns what was seen."
+    "A function that opens a page once, at both widths and all folds open; says what it saw."
     @lru_cache(None)
     def look(page):
         tab, seen = reader.new_page(), SimpleNamespace(complaints=[], requests=[])
-        tab.on("console", lambda m: seen.complaints.append(m.text) if m.type in ("error", "warning") else None)
+
+        def hear(message):
+            seen.complaints += [message.text] if message.type in ("error", "warning") else []
+
+        tab.on("console", hear)
         tab.on("pageerror", lambda e: seen.complaints.append(str(e)))
         tab.on("requestfailed", lambda r: seen.complaints.append(f"{r.url} failed"))
         tab.on("request", lambda r: seen.requests.append(r.url))
@@ -187,8 +275,10 @@ def visit(reader, address):
         seen.errors = tab.locator("mjx-merror, [data-mjx-error]").count()
         seen.raw = tab.evaluate(RAW_MARKUP)
         tab.evaluate("document.querySelectorAll('details').forEach(fold => fold.open = true)")
+        seen.cut_off = tab.evaluate(CUT_OFF)
         tab.set_viewport_size(PHONE)
-        tab.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        twice = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        tab.evaluate(twice)
         seen.phone_width = tab.evaluate("document.scrollingElement.scrollWidth")
         seen.sticking_out = tab.evaluate(STICKING_OUT)
         tab.close()
@@ -219,7 +309,8 @@ def test_opens_quietly(visit, address, page):
 def test_equations_are_typeset(visit, page):
     "Every equation is typeset without error, and no TeX or Markdown is left as text."
     seen = visit(page)
-    assert seen.typeset == seen.equations, f"docs/{page}: {seen.typeset} of {seen.equations} equations are typeset."
+    count = f"{seen.typeset} of {seen.equations} equations are typeset"
+    assert seen.typeset == seen.equations, f"docs/{page}: {count}."
     assert seen.errors == 0, f"docs/{page}: MathJax reports {seen.errors} errors."
     assert not seen.raw, f"docs/{page} shows markup as text: {seen.raw}"
 
@@ -228,8 +319,16 @@ def test_equations_are_typeset(visit, page):
 def test_fits_a_phone(visit, page):
     "At 390 pixels the page does not scroll sideways; wide things scroll in their own box."
     seen = visit(page)
-    assert seen.phone_width <= PHONE["width"], f"docs/{page} is {seen.phone_width} pixels wide on a phone."
+    width = seen.phone_width
+    assert width <= PHONE["width"], f"docs/{page} is {width} pixels wide on a phone."
     assert not seen.sticking_out, f"docs/{page}: cut off on a phone: {seen.sticking_out[:5]}"
+
+
+@each_page
+def test_code_is_not_cut_off(visit, page):
+    "At 1280 pixels a line of 100 signs needs no scrolling."
+    cut = visit(page).cut_off
+    assert not cut, f"docs/{page} cuts code off: {cut[:3]}"
 
 
 def test_site_has_equations(visit):
@@ -237,16 +336,61 @@ def test_site_has_equations(visit):
     assert sum(visit(page).typeset for page in READING_ORDER) > 20
 
 
-def test_search_finds_a_term(tab, address):
-    "Typing a word shows results, and the first one leads to a page with that word."
+@pytest.mark.parametrize("words, pages", SEARCHES.items(), ids=SEARCHES)
+def test_search_finds(tab, address, words, pages):
+    "Typing a word shows results, and the first one leads to a page that answers."
     tab.goto(f"{address}/index.html")
     tab.get_by_role("button", name="Search").click()
-    tab.keyboard.type("Wasserstein")
+    tab.keyboard.type(words)
     results = tab.get_by_role("option")
     results.first.wait_for()
+    assert not re.search(r"[#¶\\$]", results.first.inner_text()), "signs of markup in a result"
     results.first.click()
     tab.wait_for_url("**/*h=*")
-    assert "wasserstein" in tab.locator("article").inner_text().lower()
+    found = urlparse(tab.url).path.lstrip("/")
+    assert found.startswith(tuple(pages)), f"{words!r} leads to {found}"
+    assert words.lower() in tab.locator("article").inner_text().lower()
+
+
+def test_internals_come_later_in_search():
+    "They have one entry each, which says so."
+    index = json.loads((DOCS / "search.json").read_text(encoding="utf-8"))["items"]
+    for nb in [nb for nb in site_pages.notebooks() if site_pages.is_internal(nb)]:
+        page = site_pages.page_of(nb)
+        found = [item for item in index if item["location"].partition("#")[0] == page]
+        assert len(found) == 1 and found[0]["title"].startswith("Internals: ")
+
+
+def test_picture_in_the_first_screen(tab, address):
+    "At 1280 x 800 the landing page shows its picture whole."
+    tab.goto(f"{address}/index.html")
+    tab.wait_for_function("[...document.images].every(image => image.complete)")
+    box = tab.locator("article img").first.bounding_box()
+    assert box["y"] + box["height"] <= DESK["height"], f"the picture ends at {box}"
+
+
+def test_shown_code_stands_open(tab, address):
+    "A cell marked `#| shown` is on the page without a fold, its parameters folded below."
+    nb, source = next((nb, cell["source"]) for nb in site_pages.notebooks()
+                      for cell in site_pages.read_cells(nb)
+                      if re.search(r"^#\| *shown", cell["source"], re.M))
+    name = re.search(r"^(def|class) (\w+)", source, re.M)[2]
+    tab.goto(f"{address}/{site_pages.page_of(nb)}#{name.lower()}")
+    code = tab.locator("article > .highlight").filter(has_text=re.compile(rf"(def|class) {name}\b"))
+    assert code.is_visible()
+    assert tab.locator(f"[id='{name.lower()}']").count() == 1
+
+
+@pytest.mark.parametrize("base", ["", "/some/base"])
+def test_links_of_the_404_page(tab, address, base):
+    "Wherever the site lies and however deep the missing page, the links lead back."
+    tab.goto(f"{address}{base}/no/such/page.html")
+    tab.wait_for_selector("html[data-ready]")
+    links = tab.locator("a")
+    assert links.count() > 1
+    for i in range(links.count()):
+        link = links.nth(i).evaluate("a => a.href")
+        assert link.startswith(f"{address}{base}/") and tab.request.get(link).ok, link
 
 
 def test_dark_and_light(tab, address):
@@ -269,7 +413,8 @@ def test_dark_and_light(tab, address):
 
 def test_source_unfolds(tab, address):
     "The source of an exported definition is folded, and opens with a click."
-    page = next(p for p in READING_ORDER if 'class="source"' in (DOCS / p).read_text(encoding="utf-8"))
+    pages = {page: (DOCS / page).read_text(encoding="utf-8") for page in READING_ORDER}
+    page = next(page for page, text in pages.items() if 'class="source"' in text)
     tab.goto(f"{address}/{page}")
     fold = tab.locator("details.source").first
     assert not fold.locator("pre").is_visible()

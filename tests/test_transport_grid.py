@@ -1,4 +1,4 @@
-"""Properties of the grid CDFs: counts, conventions at knots, merging, inverses, correspondence, errors."""
+"""Properties of the grid CDFs: counts, knots, merging, inverses, correspondence, errors."""
 import math
 from fractions import Fraction
 from functools import reduce
@@ -18,7 +18,8 @@ on_knots = st.integers(0, 64).map(lambda k: k / 64)  # often equal to each other
 anywhere = st.floats(0, 1, allow_subnormal=False)
 pairs = st.lists(st.tuples(on_knots | anywhere, st.integers(0, 1)), min_size=1, max_size=80)
 both = pairs.filter(lambda p: len({g for _, g in p}) == 2)
-dtypes = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+dtypes = pytest.mark.parametrize("dtype", DTYPES)
 
 
 def tensors(pairs, dtype=torch.float64):
@@ -82,7 +83,8 @@ def test_five_parts_have_the_same_cost_and_correspondence():
     cuts = [3, 97, 200, 300, 400]
     order = torch.randperm(1000, generator=torch.Generator().manual_seed(0))
     whole = group_cdf(f, s, lo=0, hi=1)
-    merged = reduce(add, (group_cdf(a, b, lo=0, hi=1) for a, b in zip(f[order].split(cuts), s[order].split(cuts))))
+    parts = zip(f[order].split(cuts), s[order].split(cuts))
+    merged = reduce(add, (group_cdf(a, b, lo=0, hi=1) for a, b in parts))
     assert torch.equal(merged.w2(), whole.w2()) and torch.equal(merged.cor(f, s), whole.cor(f, s))
 
 
@@ -111,11 +113,13 @@ def test_quantiles_increase_and_invert_h(pairs, J, tau):
         assert ((left <= middle + 1e-15) & (middle <= right + 1e-15)).all()
         first, last = first_and_last(cdf.counts[g])
         for q in (left, middle, right):
-            assert (q.diff() >= -1e-12).all() and q[0] == cdf.eta[first] and q[-1] == cdf.eta[last + 1]
-            if cdf.eta[0] < cdf.eta[-1]:  # H is continuous and constant on gaps, so it takes every q back to its level
+            assert (q.diff() >= -1e-12).all()
+            assert q[0] == cdf.eta[first] and q[-1] == cdf.eta[last + 1]
+            if cdf.eta[0] < cdf.eta[-1]:  # H is flat on gaps: it takes q back to tau
                 width = float(cdf.eta[-1] - cdf.eta[0])
                 assume(width > 1e-6)
-                assert_close(cdf.at(q.clamp(cdf.eta[0], cdf.eta[-1]), torch.full_like(q, g)), tau, rtol=0, atol=1e-9 / min(width, 1))
+                level = cdf.at(q.clamp(cdf.eta[0], cdf.eta[-1]), torch.full_like(q, g))
+                assert_close(level, tau, rtol=0, atol=1e-9 / min(width, 1))
 
 
 @given(both, n_bins)
@@ -138,12 +142,16 @@ def test_sides_follow_the_rational_definition(pairs, J):
             left = min(j for j in range(J + 1) if cum[j] >= k)   # first knot with H >= k/n
             right = max(j for j in range(J + 1) if cum[j] <= k)  # last knot with H <= k/n
             if left <= right:  # k/n is a level of H: the ends of its flat part (or one knot)
-                want = {"left": cdf.eta[left], "right": cdf.eta[right], "middle": (cdf.eta[left] + cdf.eta[right]) / 2}
+                want = {"left": cdf.eta[left], "right": cdf.eta[right]}
+                want["middle"] = (want["left"] + want["right"]) / 2
                 for side, value in want.items():
                     assert_close(cdf.quantile(k / n, g, side), value, rtol=0, atol=1e-14)
 
 
-@given(st.lists(on_knots | anywhere, min_size=1, max_size=40), n_bins, st.randoms(), st.sampled_from([torch.float32, torch.float64]))
+scores_of_both = st.lists(on_knots | anywhere, min_size=1, max_size=40)
+
+
+@given(scores_of_both, n_bins, st.randoms(), st.sampled_from([torch.float32, torch.float64]))
 def test_identical_groups_correspond_to_themselves(values, J, random, dtype):
     pairs = [(v, g) for v in values for g in (0, 1)]
     random.shuffle(pairs)
@@ -178,7 +186,8 @@ def test_shifted_group_has_a_shifted_counterpart(pairs, J, c):
 def scan(cdf, f, g):
     "cor of one score by its definition, in rational numbers."
     J, eta = cdf.n_bins, [Fraction(v) for v in cdf.eta.tolist()]
-    H = [[Fraction(c, int(cdf.n[k])) for c in [0, *cdf.counts[k].cumsum(0).tolist()]] for k in (0, 1)]
+    below = [[0, *cdf.counts[k].cumsum(0).tolist()] for k in (0, 1)]
+    H = [[Fraction(c, int(cdf.n[k])) for c in below[k]] for k in (0, 1)]
     f, j = Fraction(f), next((j for j in range(J) if eta[j] <= f < eta[j + 1]), J - 1)
     tau = H[g][j] + (f - eta[j]) / (eta[j + 1] - eta[j]) * (H[g][j + 1] - H[g][j])
     other = H[1 - g]
@@ -192,10 +201,12 @@ def scan(cdf, f, g):
 def test_cor_is_the_scan_in_rational_numbers(pairs, J):
     scores, s = tensors(pairs)
     cdf = group_cdf(scores, s, J, lo=0, hi=1)
-    for f, g, level, cor in zip(scores.tolist(), s.tolist(), cdf.at(scores, s).tolist(), cdf.cor(scores, s).tolist()):
+    columns = scores, s, cdf.at(scores, s), cdf.cor(scores, s)
+    for f, g, level, cor in zip(*(column.tolist() for column in columns)):
         tau, want = scan(cdf, f, g)
         assert math.isclose(level, tau, rel_tol=1e-12, abs_tol=1e-15)
-        distance = min(abs(tau - Fraction(int(c), int(cdf.n[1 - g]))) for c in [0, *cdf.counts[1 - g].cumsum(0)])
+        others = [0, *cdf.counts[1 - g].cumsum(0).tolist()]
+        distance = min(abs(tau - Fraction(c, int(cdf.n[1 - g]))) for c in others)
         if distance == 0 and level != float(tau) or 0 < distance < 1e-12:
             continue  # rounding may choose the other end of a gap
         assert math.isclose(cor, want, rel_tol=1e-9, abs_tol=1e-9)
@@ -250,7 +261,8 @@ def test_dtype_is_kept_and_input_untouched(dtype):
     cdf = group_cdf(f, s, 100)
     wide = torch.promote_types(dtype, torch.float32)
     assert cdf.cor(f, s).dtype == dtype and cdf.cor(f, s).device == f.device
-    assert cdf.eta.dtype == cdf.H.dtype == cdf.w2().dtype == cdf.at(f, s).dtype == cdf.bin_mass(f, s).dtype == wide
+    assert cdf.eta.dtype == cdf.H.dtype == cdf.w2().dtype == wide
+    assert cdf.at(f, s).dtype == cdf.bin_mass(f, s).dtype == wide
     assert torch.equal(f, kept_f) and torch.equal(s, kept_s)
     double = group_cdf(f.double(), s, 100)  # the same numbers in more digits
     assert_close(cdf.w2().double(), double.w2(), rtol=2e-3, atol=0)
@@ -289,14 +301,16 @@ def test_shapes_strides_and_gradients():
 def test_constant_scores(value, J):
     f, s = torch.full((5,), value), torch.tensor([0, 0, 1, 1, 1])
     cdf = group_cdf(f, s, J)
-    assert torch.equal(cdf.cor(f, s), f) and cdf.w2() == 0 and cdf.bin_count(f, s).tolist() == [2, 2, 3, 3, 3]
+    assert torch.equal(cdf.cor(f, s), f) and cdf.w2() == 0
+    assert cdf.bin_count(f, s).tolist() == [2, 2, 3, 3, 3]
     assert cdf.at(f, s).isfinite().all() and (cdf.quantile([0, .3, 1], 1) == value).all()
 
 
 def test_scores_closer_than_the_grid_can_resolve():
     f = torch.tensor([.5, torch.nextafter(torch.tensor(.5), torch.tensor(1.)), .5])
     cdf = group_cdf(f, torch.tensor([0, 0, 1]), 500)
-    assert cdf.cor(f, torch.tensor([0, 0, 1])).isfinite().all() and cdf.w2().isfinite() and cdf.n.tolist() == [2, 1]
+    assert cdf.cor(f, torch.tensor([0, 0, 1])).isfinite().all()
+    assert cdf.w2().isfinite() and cdf.n.tolist() == [2, 1]
 
 
 def test_one_score_per_group_and_one_bin():
@@ -324,7 +338,7 @@ def test_a_part_may_lack_a_group():
     assert repr(a + b) == "GroupCDF(n_0=2, n_1=1, n_bins=10, lo=0, hi=1)"
 
 
-ok, ok_s = torch.tensor([.2, .6]), torch.tensor([0, 1])
+ok, ok_s, one_group = torch.tensor([.2, .6]), torch.tensor([0, 1]), torch.tensor([0, 0])
 nan, inf = torch.tensor([.2, math.nan]), torch.tensor([.2, math.inf])
 ERRORS = {
     "is empty": lambda: group_cdf(torch.tensor([]), torch.tensor([])),
@@ -343,7 +357,7 @@ ERRORS = {
     "choose `lo` and `hi` ": lambda: group_cdf(ok, ok_s).cor(torch.tensor([.7]), torch.tensor([0])),
     "NaN or infinite ": lambda: group_cdf(ok, ok_s).cor(nan, ok_s),
     "Group 0 has no score": lambda: group_cdf(ok, torch.tensor([1, 1])).quantile(.5, 0),
-    "Group 1 has no score": lambda: group_cdf(ok, torch.tensor([0, 0])).cor(ok, torch.tensor([0, 0])),
+    "Group 1 has no score": lambda: group_cdf(ok, one_group).cor(ok, one_group),
     "Group 1 has no score ": lambda: group_cdf(ok, torch.tensor([0, 0])).w2(),
     "between 0 and 1": lambda: group_cdf(ok, ok_s).quantile([.5, 1.1], 0),
     "between 0 and 1 ": lambda: group_cdf(ok, ok_s).quantile(math.nan, 0),
@@ -351,7 +365,7 @@ ERRORS = {
     "`n_tau` must be": lambda: group_cdf(ok, ok_s).w2(0),
     "grids differ": lambda: group_cdf(ok, ok_s) + group_cdf(ok + .1, ok_s),
     "grids differ ": lambda: group_cdf(ok, ok_s, 10) + group_cdf(ok, ok_s, 20),
-    "grids differ  ": lambda: group_cdf(ok, ok_s, 2, lo=0, hi=1) + group_cdf(ok.double(), ok_s, 2, lo=0, hi=1),
+    "grids differ  ": lambda: group_cdf(ok, ok_s, 2, 0, 1) + group_cdf(ok.double(), ok_s, 2, 0, 1),
 }
 
 

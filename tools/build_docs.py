@@ -1,12 +1,11 @@
 """Builds docs/ and README.md from the notebooks, offline: `python tools/build_docs.py`.
 
-nbdev's own filters run first (hidden cells, `show_doc`, symbol links), then each notebook is written as Markdown,
-then zensical turns the Markdown into HTML. The same notebooks always give the same bytes.
+nbdev's own filters run first (hidden cells, `show_doc`, symbol links), then each notebook is
+written as Markdown, then zensical turns the Markdown into HTML. The same notebooks always give the
+same bytes. With a folder as argument the site is built there, and README.md is left alone.
 """
-import json
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -21,55 +20,91 @@ from nbdev.doclinks import _build_modidx
 from nbdev.processors import FilterDefaults, FrontmatterProc, add_fold, insert_warning, mv_exports
 
 from site_cells import SiteWriter, readme
-from site_pages import (API_PAGE, DOCS, NBS, ROOT, SECTIONS, all_notebooks_sha256, builder_sha256, notebook_sha256,
-                        notebooks, page_of, settings)
-from site_symbols import SymbolRenderer, names_page
+from site_names import names_page
+from site_pages import (API_PAGE, DOCS, NBS, ROOT, all_notebooks_sha256, builder_sha256,
+                        notebook_sha256, notebooks, page_of, section, sections, settings)
+from site_search import readable_index
+from site_symbols import SymbolRenderer, anchors, folded_title
 from site_text import for_site, plain
 
 SITE = ROOT / "tools" / "site"
-HEAD = re.compile(r"\A\s*# +(?P<title>.+?) *(?:\n+|\Z)(?:> *(?P<subtitle>.+?) *(?:\n|\Z))?(?P<intro>.*)\Z", re.S)
+HEAD = re.compile(r"\A\s*# +(?P<title>.+?) *(?:\n+|\Z)(?:> *(?P<subtitle>.+?) *(?:\n|\Z))?"
+                  r"(?P<intro>.*)\Z", re.S)
 
 
 class SiteFilters(FilterDefaults):
-    "nbdev's filters without those that write for Quarto; exported code stays on the page, folded."
+    "nbdev's filters without those that write for Quarto; exported code stays on the page."
 
     def base_procs(self):
         quarto = (FrontmatterProc, insert_warning, add_fold, mv_exports)
         return [proc for proc in super().base_procs() if proc not in quarto]
 
 
+def marked(source):
+    "A cell whose exported code shall stay on the page: nbdev's word for that is `exports`."
+    source = re.sub(r"^#\| *exporti\b", "#| inside\n#| exporti", source, flags=re.M)
+    return re.sub(r"^#\| *exporti?\b", "#| exports", source, flags=re.M)
+
+
+def as_source(cell):
+    "Directives for an exported cell: open where it is `shown`, else folded, with its anchors."
+    kinds = getattr(cell, "directives_", {})
+    own_entry = "inside" not in kinds and "shown" not in kinds
+    options = {"anchors": " ".join(anchors(cell.source, own_entry))}
+    if "shown" not in kinds:
+        options |= {"code-fold": "true", "code-summary": folded_title(cell.source, own_entry)}
+    lines = [f"#| {key}: {value}" for key, value in options.items()]
+    return "\n".join([*lines, cell.source])
+
+
 def processed(nb):
-    "The cells of a notebook after nbdev's filters; exported code is kept, folded, below its documentation."
+    "The cells of a notebook after nbdev's filters, each exported one beside what is said of it."
     book = read_nb(nb)
     for cell in book.cells:
-        cell.source = re.sub(r"^#\| *exporti?\b", "#| exports", cell.source, flags=re.M)
-    SymbolRenderer.shown_apart = set(re.findall(r"^show_doc\(([\w.]+)", "\n".join(c.source for c in book.cells), re.M))
+        cell.source = marked(cell.source)
+    everything = "\n".join(c.source for c in book.cells)
+    SymbolRenderer.shown_apart = set(re.findall(r"^show_doc\(([\w.]+)", everything, re.M))
+    shown = [c.source for c in book.cells if re.search(r"^#\| *shown\b", c.source, re.M)]
+    SymbolRenderer.folded = {name for source in shown for name in anchors(source, False)}
     SiteFilters()(book)
-    cells, start = [], 0
+    cells, start, above = [], 0, {}
     for cell in book.cells:
         if "exports" in getattr(cell, "directives_", {}):
-            start = len(cells)
-            private = " ".join(re.findall(r"^(?:def|class) (_(?!_)\w+)", cell.source, re.M))
-            summary = "Source" if re.search(r"^(@|def |class |\w+ *=)", cell.source, re.M) else "Imports"
-            cell.source = f"#| code-fold: true\n#| code-summary: {summary}\n#| anchors: {private}\n{cell.source}"
-        cells.insert(start if getattr(cell, "has_sd", False) else len(cells), cell)
+            start, above = len(cells), cell.directives_
+            cell.source = as_source(cell)
+            cells.append(cell)
+        elif not getattr(cell, "has_sd", False):
+            cells.append(cell)
+        elif "shown" in above:
+            cells.append(cell)  # parameters, folded, below the code
+        elif "inside" not in above:
+            cells.insert(start, cell)  # above the source, which is folded
+            start += 1
     return cells
 
 
 def front_matter(title, subtitle, sha256, body):
     "The header that hands title, description and hash of a page to the site generator."
-    meta = dict(title=title, description=plain(subtitle or title), notebook_sha256=sha256, math="class=arithmatex" in body)
+    meta = dict(title=title, description=plain(subtitle or title), notebook_sha256=sha256,
+                math="class=arithmatex" in body)
     return f"---\n{yaml.safe_dump(meta, allow_unicode=True, width=1000)}---\n\n"
 
 
-def page(title, subtitle, body, sha256, address, notebook=None):
-    "A whole page: heading, subtitle, link to the notebook, body."
+def how_to_run(nb):
+    "A line that says where the notebook of a page is and how to run it."
+    cfg, path = settings(), nb.relative_to(ROOT).as_posix()
+    source = f"{cfg['git_url']}/blob/{cfg['branch']}/{path}"
+    install = f"pip install git+{cfg['git_url']} jupyterlab"
+    return (f"[Run this notebook]({source}): `{install}`, then `jupyter lab {nb.name}`\n"
+            "{ .how-to-run }")
+
+
+def page(title, subtitle, body, sha256, address, below=None):
+    "A whole page: heading, subtitle, a line below it, body."
     top = [for_site(f"# {title}", address)]
     if subtitle:
         top.append(for_site(subtitle, address) + "\n{ .subtitle }")
-    if notebook:
-        top.append(f"[Notebook]({notebook}){{ .notebook-link title=\"The notebook behind this page\" }}")
-    body = "\n\n".join([*top, body])
+    body = "\n\n".join([*top, *filter(None, [below]), body])
     return front_matter(plain(title), subtitle, sha256, body) + body
 
 
@@ -79,18 +114,18 @@ def notebook_page(nb):
     head = HEAD.match(cells[0]["source"]) if cells else None
     if not head:
         writer.error("the first cell must start with `# Title`")
-    cells[0]["source"] = head["intro"]
-    cfg = settings()
-    source = f"{cfg['git_url']}/blob/{cfg['branch']}/{nb.relative_to(ROOT).as_posix()}"
-    text = page(head["title"], head["subtitle"], writer.write(cells), notebook_sha256(nb), writer.address, source)
+    cells[0]["source"] = re.sub(r"^- *kind:.*\n?", "", head["intro"], flags=re.M)
+    text = page(head["title"], head["subtitle"], writer.write(cells), notebook_sha256(nb),
+                writer.address, how_to_run(nb))
     return text, plain(head["title"]), writer.files
 
 
-def api_page(modidx):
+def api_page():
     "The page of public names."
     writer = SiteWriter(NBS / "api.ipynb")
-    head = HEAD.match(names_page(modidx))
-    return page(head["title"], head["subtitle"], writer.text(head["intro"]), all_notebooks_sha256(), writer.address), head["title"]
+    head = HEAD.match(names_page())
+    body = writer.text(head["intro"])
+    return page(head["title"], head["subtitle"], body, all_notebooks_sha256(), writer.address)
 
 
 def write(path, content):
@@ -101,37 +136,25 @@ def write(path, content):
 
 def write_pages(folder):
     "Write the Markdown of all pages into `folder` and return the navigation."
-    nav = {section: [] for section in SECTIONS.values()}
-    home = []
+    nav = {part: [] for part in [None, *sections()]}
     for nb in notebooks():
         text, title, figures = notebook_page(nb)
         name = page_of(nb).replace(".html", ".md")
-        if name == "index.md":
-            home.append({"Home": name})
-        else:
-            nav[SECTIONS[nb.parent.relative_to(NBS).as_posix()]].append({title: name})
+        nav[section(nb)].append({title if section(nb) else "Home": name})
         for path, content in {name: text, **figures}.items():
             write(folder / path, content)
-    modidx = runpy.run_path(str(get_config().lib_path / "_modidx.py"))["d"]
-    text, title = api_page(modidx)
-    nav[SECTIONS["api"]].append({title: API_PAGE.replace(".html", ".md")})
-    write(folder / API_PAGE.replace(".html", ".md"), text)
-    return home + [{section: pages} for section, pages in nav.items() if pages]
+    name = API_PAGE.replace(".html", ".md")
+    nav["Reference"].append({"Names": name})
+    write(folder / name, api_page())
+    return nav[None] + [{part: pages} for part, pages in nav.items() if part and pages]
 
 
 def copy_assets(folder):
     "Styles, scripts and MathJax: everything a page loads is shipped with the site."
     shutil.copytree(SITE / "assets", folder / "assets")
-    mathjax = next(f for f in package_files("sphinx-mathjax-offline") if f.name == "tex-svg-full.js")
+    shipped = package_files("sphinx-mathjax-offline")
+    mathjax = next(f for f in shipped if f.name == "tex-svg-full.js")
     shutil.copy(mathjax.locate(), folder / "assets" / "mathjax.js")
-
-
-def readable_search(path):
-    "Drop the signs around equations from the search index: results are shown without MathJax."
-    index = json.loads(path.read_text(encoding="utf-8"))
-    for item in index["items"]:
-        item |= {key: re.sub(r"\\[][()]", "", item[key]) for key in ("title", "text")}
-    path.write_text(json.dumps(index, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
 
 
 def build_site(work):
@@ -139,34 +162,39 @@ def build_site(work):
     cfg, config = settings(), yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     copy_assets(work / "pages")
     shutil.copytree(SITE / "overrides", work / "overrides")
-    config |= dict(site_name=cfg["title"], site_description=cfg["description"], copyright=cfg["copyright"],
-                   site_url=cfg["doc_host"] + cfg["doc_baseurl"] + "/", docs_dir="pages", site_dir="site",
-                   nav=write_pages(work / "pages"))
+    config |= dict(site_name=cfg["title"], site_description=cfg["description"],
+                   copyright=cfg["copyright"], repo_url=cfg["git_url"], repo_name=cfg["title"],
+                   site_url=cfg["doc_host"] + cfg["doc_baseurl"] + "/", docs_dir="pages",
+                   site_dir="site", nav=write_pages(work / "pages"))
     config["theme"]["custom_dir"] = "overrides"
     config["extra"] = {"builder_sha256": builder_sha256()}
     write(work / "mkdocs.yml", yaml.safe_dump(config, sort_keys=False))
-    done = subprocess.run([sys.executable, "-m", "zensical", "build", "--clean"], cwd=work, capture_output=True, text=True)
+    zensical = [sys.executable, "-m", "zensical", "build", "--clean"]
+    done = subprocess.run(zensical, cwd=work, capture_output=True, text=True)
     if done.returncode or not (work / "site" / "index.html").exists():
         raise SystemExit(f"zensical could not build the site:\n{done.stdout}{done.stderr}")
-    readable_search(work / "site" / "search.json")
+    readable_index(work / "site" / "search.json")
+    shutil.copy(SITE / "404.html", work / "site")
     return work / "site"
 
 
-def main():
-    "Build docs/ and README.md."
+def main(docs=DOCS):
+    "Build the site into `docs`; README.md too if that is docs/."
     if not (NBS / "index.ipynb").exists():
-        raise SystemExit("nbs/index.ipynb is missing: it becomes the first page of the site and README.md.")
+        raise SystemExit("nbs/index.ipynb is missing: it becomes the first page and README.md.")
     os.chdir(ROOT)  # nbdev looks for settings.ini from here
     sys.path.insert(0, str(ROOT))
     get_config().d["renderer"] = "site_symbols.SymbolRenderer"
     _build_modidx()
     with tempfile.TemporaryDirectory() as work:
         site = build_site(Path(work))
-        shutil.rmtree(DOCS, ignore_errors=True)
-        shutil.copytree(site, DOCS)
-    write(ROOT / "README.md", readme()[0])
-    print(f"docs/ holds {len(list(DOCS.rglob('*.html')))} pages; README.md is in step with nbs/index.ipynb.")
+        shutil.rmtree(docs, ignore_errors=True)
+        shutil.copytree(site, docs)
+    print(f"{docs} holds {len(list(docs.rglob('*.html')))} pages.")
+    if docs == DOCS:
+        write(ROOT / "README.md", readme()[0])
+        print("README.md is in step with nbs/index.ipynb.")
 
 
 if __name__ == "__main__":
-    main()
+    main(*(Path(folder).resolve() for folder in sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Run notebooks top to bottom and store their outputs: `python tools/run_notebooks.py [notebook ...]`
+"""Run notebooks top to bottom and store their outputs: `python tools/run_notebooks.py [path ...]`
 
 Cells marked `#| eval: false` or with a flag of `tst_flags` keep the outputs they have. Without
 arguments, all notebooks run. With `--from-wheel` each runs in an empty folder against a wheel built
@@ -66,7 +66,7 @@ def run(path):
 
 
 def unpacked_wheel(folder):
-    "Build a wheel from a copy of the tree and unpack it; returns where the package can be imported."
+    "Build a wheel from a copy of the tree and unpack it; returns where the package lies."
     tree, out, wheel = (Path(folder) / name for name in ("tree", "out", "wheel"))
     unwanted = shutil.ignore_patterns("__pycache__", "*.pyc")
     shutil.copytree(ROOT / "fairw2_nb", tree / "fairw2_nb", ignore=unwanted)

@@ -1,4 +1,4 @@
-"""Writes the cells of a notebook as Markdown: `SiteWriter` for a page of the site, `ReadmeWriter` for README.md."""
+"""Writes the cells of a notebook as Markdown: `SiteWriter` for pages, `ReadmeWriter` for README."""
 import base64
 import html
 import os
@@ -30,6 +30,7 @@ class Writer:
 
     def __init__(self, nb):
         self.nb, self.files = nb, {}  # files: path relative to docs/ -> bytes of a figure
+        self.anchors = set()  # set so far by sources on this page
 
     def error(self, what):
         "Stop with a sentence that names the notebook."
@@ -59,25 +60,30 @@ class Writer:
             return self.plain(f"{output['ename']}: {output['evalue']}")
         if output["output_type"] == "stream":
             return self.plain(joined(output["text"]))
-        data = {kind: joined(value) for kind, value in output["data"].items() if kind.startswith(("text", "image"))}
+        data = {kind: joined(value) for kind, value in output["data"].items()
+                if kind.startswith(("text", "image"))}
         for kind, suffix in IMAGES.items():
             if kind in data:
                 return self.figure(self.store(data[kind], suffix), options)
         if "text/markdown" in data or "text/latex" in data:
             return self.text(data.get("text/markdown") or data["text/latex"])
-        return self.html(data["text/html"]) if "text/html" in data else self.plain(data.get("text/plain", ""))
+        if "text/html" in data:
+            return self.html(data["text/html"])
+        return self.plain(data.get("text/plain", ""))
 
     def store(self, data, suffix):
         "Keep a figure for writing and return its path relative to docs/."
         page = Path(page_of(self.nb))
-        path = (page.parent / f"{page.stem}_files" / f"figure-{len(self.files) + 1}.{suffix}").as_posix()
+        name = f"figure-{len(self.files) + 1}.{suffix}"
+        path = (page.parent / f"{page.stem}_files" / name).as_posix()
         self.files[path] = data.encode() if suffix == "svg" else base64.b64decode(data)
         return path
 
     def write(self, cells):
         "The Markdown of all cells."
         kinds = {"markdown": self.markdown, "code": self.code}
-        return "\n\n".join(filter(None, (kinds[c["cell_type"]](c) for c in cells if c["cell_type"] in kinds))) + "\n"
+        written = [kinds[c["cell_type"]](c) for c in cells if c["cell_type"] in kinds]
+        return "\n\n".join(filter(None, written)) + "\n"
 
 
 def merge_streams(outputs):
@@ -124,10 +130,12 @@ class SiteWriter(Writer):
 
     def source(self, code, options):
         block = fence(code, "python")
+        names = [name for name in options.get("anchors", "").split() if name not in self.anchors]
+        self.anchors |= set(names)
+        anchors = "".join(f"<span class=anchor id={name}></span>" for name in names)
         if options.get("code-fold", "false") == "false":
-            return block
+            return f"{anchors}\n\n{block}" if anchors else block
         summary = options.get("code-summary", "Code").strip('"')
-        anchors = "".join(f"<span id={name.lower()}></span>" for name in options.get("anchors", "").split())
         return f'??? source "{anchors}{summary}"\n\n{indent(block, "    ")}'
 
     def plain(self, text):
@@ -140,7 +148,8 @@ class SiteWriter(Writer):
     def figure(self, path, options):
         src = os.path.relpath(path, Path(page_of(self.nb)).parent)
         caption = options.get("fig-cap", "").strip('"')
-        alt = html.escape(options.get("fig-alt", caption or "Figure drawn by the code above").strip('"'))
+        alt = options.get("fig-alt", caption or "Figure drawn by the code above").strip('"')
+        alt = html.escape(alt)
         image = f'<img src="{src}" alt="{alt}">'
         below = f"\n<figcaption markdown=span>{self.text(caption)}</figcaption>" if caption else ""
         return f'<figure class="output output-figure" markdown=block>\n{image}{below}\n</figure>'
@@ -151,7 +160,8 @@ class ReadmeWriter(Writer):
 
     def address(self, target):
         "A link to a notebook, seen from the top folder."
-        return target if "://" in target or target.startswith("#") else os.path.normpath(Path("nbs") / target)
+        outside = "://" in target or target.startswith("#")
+        return target if outside else os.path.normpath(Path("nbs") / target)
 
     def text(self, text):
         return for_readme(text, self.address)

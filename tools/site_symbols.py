@@ -1,16 +1,17 @@
-"""What the site says of a public symbol: heading, signature, docstring and a table of parameters from its docments."""
+"""What the site says of a symbol: heading, signature, docstring and a table of its parameters."""
 import ast
 import inspect
 import re
 from dataclasses import is_dataclass
 from importlib import import_module
+from textwrap import indent
 
 from fastcore.docments import ShowDocRenderer, docments
 from nbdev.doclinks import NbdevLookup, patch_name
 
-from site_pages import ROOT
-
 EMPTY = inspect.Parameter.empty
+COLUMNS = ["| Parameter | Type | Default | Details |", "|---|---|---|---|"]
+Definition = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class Spelled:
@@ -31,16 +32,27 @@ def type_name(annotation):
     return re.sub(r"\b(?:\w+\.)+(\w)", r"\1", text)
 
 
+def bare(parameter):
+    "A parameter without annotation, its default by name."
+    default = EMPTY if parameter.default is EMPTY else Spelled(parameter.default)
+    return parameter.replace(annotation=EMPTY, default=default)
+
+
 def call(sym, name, width=88):
-    "The call of `sym` without annotations: on one line if it fits, else a parameter a line."
-    own = list(inspect.signature(sym).parameters.values())
-    own = [p for p in own if p.name not in ("self", "cls")]
-    bare = [p.replace(annotation=EMPTY, default=p.default if p.default is EMPTY else Spelled(p.default)) for p in own]
-    text = name + str(inspect.Signature(bare))
-    if len(text) <= width or not bare:
-        return text
-    inner = str(inspect.Signature(bare))[1:-1]
-    return f"{name}(\n    " + re.sub(r", (?=[*\w/]+[,=]|[*\w]+$)", ",\n    ", inner) + ",\n)"
+    "The call of `sym` without annotations, on as few lines as it takes."
+    if inspect.isclass(sym) and issubclass(sym, Exception):
+        return name
+    own = inspect.signature(sym).parameters.values()
+    signature = str(inspect.Signature([bare(p) for p in own if p.name not in ("self", "cls")]))
+    if len(name + signature) <= width or signature == "()":
+        return name + signature
+    parts = re.split(r", (?=[*\w/]+[,=]|[*\w]+$)", signature[1:-1])
+    lines = [""]
+    for part in parts:
+        if len(lines[-1]) + len(part) > width - 6:
+            lines.append("")
+        lines[-1] += f"{part}, "
+    return f"{name}(\n    " + "\n    ".join(line.rstrip() for line in lines) + "\n)"
 
 
 def code_cell(text):
@@ -49,23 +61,28 @@ def code_cell(text):
 
 
 def with_source(sym):
-    "A dataclass as its module defines it, since the comments on its fields are read from a file; else `sym` itself."
+    "A dataclass as its module defines it, since comments on fields are read from a file."
     place = NbdevLookup()[sym.__name__] if is_dataclass(sym) else None
-    return getattr(import_module(place[1].removesuffix(".py").replace("/", ".")), sym.__name__) if place else sym
+    if not place:
+        return sym
+    return getattr(import_module(place[1].removesuffix(".py").replace("/", ".")), sym.__name__)
 
 
 def parameter_table(sym):
     "A row for each parameter and one for the value returned; empty when there is neither."
     rows = []
+    if inspect.isclass(sym) and issubclass(sym, Exception):
+        return ""
     for name, doc in docments(with_source(sym), full=True, returns=True).items():
-        kind, detail = type_name(doc.anno), " ".join((doc.docment or "").split()).replace("|", r"\|")
+        kind = type_name(doc.anno)
+        detail = " ".join((doc.docment or "").split()).replace("|", r"\|")
         if name == "return":
             if kind or detail:
                 rows.append(f"| **Returns** | {code_cell(kind)} | | {detail} |")
         elif name not in ("self", "cls"):
             default = "" if doc.default is EMPTY else code_cell(repr(Spelled(doc.default)))
             rows.append(f"| `{name}` | {code_cell(kind)} | {default} | {detail} |")
-    return "\n".join(["| Parameter | Type | Default | Details |", "|---|---|---|---|", *rows]) if rows else ""
+    return "\n".join([*COLUMNS, *rows]) if rows else ""
 
 
 def own_methods(cls):
@@ -79,7 +96,8 @@ def own_methods(cls):
 def entry(sym, name, level, is_property=False):
     "Heading, call, docstring and parameter table of one symbol."
     signature = name if is_property else call(sym, name)
-    heading = f'<h{level} id="{name.lower()}" markdown="span">{name}</h{level}>'.replace("_", "&#95;")
+    heading = f'<h{level} id="{name.lower()}" markdown="span">{name}</h{level}>'
+    heading = heading.replace("_", "&#95;")
     parts = [heading, f"```python\n{signature}\n```", inspect.getdoc(sym) or ""]
     return "\n\n".join([*filter(None, parts), parameter_table(sym)]).rstrip()
 
@@ -87,17 +105,33 @@ def entry(sym, name, level, is_property=False):
 class SymbolRenderer(ShowDocRenderer):
     "The renderer behind `show_doc` while the site is built."
     shown_apart = set()  # methods that the notebook at hand documents by a `show_doc` of their own
+    folded = set()  # names in lower case whose code stands open on the page
 
     def __init__(self, sym, name=None, title_level=3):
         super().__init__(sym, name=name, title_level=title_level)
         self.is_property = isinstance(sym, property)
 
+    def below_its_code(self):
+        "The parameters of a symbol whose code stands open above."
+        table = parameter_table(self.sym)
+        title = f"Parameters of `{self.nm}`"
+        return f'??? source "{title}"\n\n{indent(table, "    ")}' if table else ""
+
     def _repr_markdown_(self):
+        if self.nm.lower() in self.folded:
+            return self.below_its_code()
         entries = [entry(self.sym, self.nm, self.title_level, self.is_property)]
         for name, method, is_property in own_methods(self.sym) if inspect.isclass(self.sym) else []:
-            if f"{self.nm}.{name}" not in self.shown_apart:
-                entries.append(entry(method, f"{self.nm}.{name}", self.title_level + 1, is_property))
+            full = f"{self.nm}.{name}"
+            if full not in self.shown_apart:
+                entries.append(entry(method, full, self.title_level + 1, is_property))
         return '<div class="symbol" markdown="1">\n\n' + "\n\n".join(entries) + "\n\n</div>"
+
+
+def definitions(tree):
+    "Name and node of each function and class at the top; `Class.method` for a patched function."
+    nodes = [node for node in tree.body if isinstance(node, Definition)]
+    return [(patch_name(node), node) for node in nodes]
 
 
 def first_line(node):
@@ -105,29 +139,26 @@ def first_line(node):
     return (ast.get_docstring(node) or "").partition("\n")[0]
 
 
-def public_names(tree):
-    "Name and one-line docstring of each public function, class and method of a module."
-    assigned = [n for n in tree.body if isinstance(n, ast.Assign)]
-    listed = next((ast.literal_eval(n.value) for n in assigned if getattr(n.targets[0], "id", "") == "__all__"), [])
-    for node in tree.body:
-        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            continue
-        name = patch_name(node)  # `Class.method` for a function that nbdev patches into a class
-        if name in listed or "." in name and not re.search(r"\._(?!_)", name):
-            yield name, first_line(node)
-        for method in node.body if name in listed and isinstance(node, ast.ClassDef) else []:
-            if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
-                yield f"{name}.{method.name}", first_line(method)
+def anchors(source, has_entry):
+    "Names in lower case that a link may lead to; those with an entry above have theirs already."
+    found = []
+    for name, node in definitions(ast.parse(source)):
+        private = re.search(r"(^|\.)_(?!_)", name)
+        if private or not has_entry:
+            found.append(name)
+        if isinstance(node, ast.ClassDef) and not has_entry:
+            methods = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
+            found += [f"{name}.{method}" for method in methods if not method.startswith("_")]
+    return [name.lower() for name in found]
 
 
-def names_page(modidx):
-    "The page of all public names by module, as Markdown; `modidx` is nbdev's symbol index."
-    parts = ["# Every public name", "> What can be imported, by module, with a link to where it is derived and tested"]
-    for module, places in sorted(modidx["syms"].items()):
-        tree = ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text(encoding="utf-8"))
-        link = NbdevLookup().link_line
-        rows = [f"| [`{name}`]({places[f'{module}.{name}'][0]}) | {link(doc)} |" for name, doc in public_names(tree)]
-        if rows:
-            parts += [f"## {module.partition('.')[2]}", first_line(tree), f"```python\nfrom {module} import *\n```"]
-            parts += ["\n".join(["| Name | What it does |", "|---|---|", *rows])]
-    return "\n\n".join(filter(None, parts)) + "\n"
+def folded_title(source, has_entry):
+    "What stands on a folded cell: below an entry, no more than that it is the source."
+    found = definitions(ast.parse(source))
+    if not found and not re.search(r"^\w+ *=", source, re.M):
+        return "Imports"
+    if has_entry or not found:
+        return "Source"
+    if len(found) == 1:
+        return f"`{found[0][0]}` {first_line(found[0][1])}".replace('"', "&quot;").strip()
+    return ", ".join(f"`{name}`" for name, _ in found)

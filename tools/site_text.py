@@ -1,23 +1,33 @@
-"""Turns the Markdown of a notebook cell (Jupyter and Quarto dialect) into the Markdown of the site generator.
+"""Turns the Markdown of a notebook cell (Jupyter, Quarto) into that of the site generator.
 
-Code and maths are set aside first, so that nothing below can mistake a `$`, `|` or `_` in them for markup.
+Code and maths are set aside first, so that nothing below can mistake a `$`, `|` or `_` for markup.
 """
 import re
+import unicodedata
 from textwrap import dedent
 
-CODE = r"^ *(?P<fence>`{3,}|~{3,})[^\n]*\n.*?^ *(?P=fence) *$|(?P<ticks>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=ticks)(?!`)"
-MATHS = r"\$\$(?P<display>.+?)\$\$|(?<![\\$])\$(?P<inline>(?! )[^$\n]*(?:\n[^$\n]+)*?(?<! ))\$(?![\d$])(?P<stop>[.,;:)]?)"
+CODE = (r"^ *(?P<fence>`{3,}|~{3,})[^\n]*\n.*?^ *(?P=fence) *$"
+        r"|(?P<ticks>`+)(?!`)(?:(?!\n\n).)+?(?<!`)(?P=ticks)(?!`)")
+MATHS = (r"\$\$(?P<display>.+?)\$\$"
+         r"|(?<![\\$])\$(?P<inline>(?! )[^$\n]*(?:\n[^$\n]+)*?(?<! ))\$(?![\d$])(?P<stop>[.,;:)]?)")
 KEPT, KEPT_CODE = (re.compile(pattern, re.M | re.S) for pattern in (f"{CODE}|{MATHS}", CODE))
 MARK = "\ue000{}\ue001"  # stands in the text for a piece that was set aside
 MARKED = MARK.format(r"(\d+)")
 ITEM = re.compile(r" *([-*+]|\d+[.)]) +(?=\S)")
-KINDS = {"note": "note", "tip": "tip", "warning": "warning", "important": "info", "caution": "danger"}
+KINDS = {"note": "note", "tip": "tip", "warning": "warning", "important": "info",
+         "caution": "danger"}
+SIGNS = dict(le="≤", leq="≤", ge="≥", geq="≥", times="×", cdot="·", infty="∞", int="∫", sum="Σ",
+             pm="±", to="→", mapsto="↦", approx="≈", neq="≠", partial="∂", nabla="∇", ldots="…",
+             quad=" ", mid="|", varepsilon="ε", ell="ℓ")
+SIGNS["in"] = "∈"
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def tex(source, left, right):
-    "An equation as an element that MathJax picks up; every sign is an entity, out of reach of Markdown."
-    source = re.sub(r"(?<!\\)%.*", "", source)
-    spelled = re.sub(r"[^\w ]", lambda m: f"&#{ord(m[0])};", " ".join(f"{left}{source}{right}".split()))
+    "An equation as an element for MathJax; every sign is an entity, out of reach of Markdown."
+    source = " ".join((left + re.sub(r"(?<!\\)%.*", "", source) + right).split())
+    spelled = re.sub(r"[^\w ]", lambda m: f"&#{ord(m[0])};", source)
     return f"<span class=arithmatex>{spelled.replace('_', '&#95;')}</span>"
 
 
@@ -31,7 +41,8 @@ def set_aside(text, pattern=KEPT):
             piece = tex(found["display"], r"\[", r"\]")
         elif found.get("inline"):
             piece = tex(found["inline"], r"\(", r"\)")
-            piece = f"<span class=unbroken>{piece}{found['stop']}</span>" if found["stop"] else piece
+            if found["stop"]:
+                piece = f"<span class=unbroken>{piece}{found['stop']}</span>"
         else:
             piece = dedent(m[0])
         pieces.append(piece)
@@ -53,20 +64,24 @@ def put_back(text, pieces):
 def admonition(kind, title, folded, body):
     "A callout in the syntax of the site generator."
     title = title.replace('"', "&quot;")
-    return [f'{"???" if folded else "!!!"} {KINDS[kind]} "{title}"', "", *(f"    {line}".rstrip() for line in body), ""]
+    head = f'{"???" if folded else "!!!"} {KINDS[kind]} "{title}"'
+    return [head, "", *(f"    {line}".rstrip() for line in body), ""]
 
 
 def alert(kind, title, folded, body):
     "A callout in the syntax of GitHub."
-    return [f"> [!{kind.upper()}]", f"> **{title}**", ">", *(f"> {line}".rstrip() for line in body), ""]
+    head = [f"> [!{kind.upper()}]", f"> **{title}**", ">"]
+    return [*head, *(f"> {line}".rstrip() for line in body), ""]
 
 
 def parse_callout(head, body):
     "Kind, title, whether folded, and lines of a `::: {.callout-note}` block."
     kind = re.search(r"\.callout-(\w+)", head)
     if not kind or kind[1] not in KINDS:
-        raise ValueError(f"the block ::: {{{head}}} is not known: use .callout-{', .callout-'.join(KINDS)}")
-    given, body = re.search(r'title="(.*?)"', head), "\n".join(body).strip("\n").split("\n")
+        known = ", ".join(f".callout-{name}" for name in KINDS)
+        raise ValueError(f"the block ::: {{{head}}} is not known: use {known}")
+    given = re.search(r'title="(.*?)"', head)
+    body = "\n".join(body).strip("\n").split("\n")
     title = given[1] if given else kind[1].capitalize()
     if not given and (heading := re.match(r"#+ +(.+)", body[0])):
         title, body = heading[1].strip(), "\n".join(body[1:]).strip("\n").split("\n")
@@ -91,7 +106,7 @@ def callouts(text, write):
 
 
 def four_space_lists(text):
-    "Indent lists by four spaces a level and set them off by a blank line, as Python-Markdown wants."
+    "Indent lists by four spaces a level, after a blank line, as Python-Markdown wants."
     out, columns = [], []  # columns: where the text of each open list item starts
     for line in text.split("\n"):
         if not line.strip():
@@ -136,6 +151,30 @@ def for_readme(text, address):
     return put_back(callouts(links(text, address), alert), pieces)
 
 
+def tex_sign(m):
+    "A command of TeX as the sign it stands for: a Greek letter, an operator, or nothing."
+    name = m[1]
+    size = "CAPITAL" if name[0].isupper() else "SMALL"
+    letter = name.upper().replace("LAMBDA", "LAMDA")  # as Unicode spells it
+    try:
+        return unicodedata.lookup(f"GREEK {size} LETTER {letter}")
+    except KeyError:
+        return SIGNS.get(name, "")
+
+
+def readable_tex(source):
+    "An equation as plain text, where MathJax does not reach."
+    source = re.sub(r"\\[tdc]?frac\{(.*?)\}\{(.*?)\}", r"(\1)/(\2)", source)
+    source = re.sub(r"\\[,;:! ~]|~", " ", source).replace(r"\{", "(").replace(r"\}", ")")
+    source = re.sub(r"\\([a-zA-Z]+)\*?", tex_sign, source)
+    source = re.sub(r"\^\{?(\d+)\}?", lambda m: m[1].translate(RAISED), source)
+    source = re.sub(r"_\{?(\d+)\}?", lambda m: m[1].translate(LOWERED), source)
+    return " ".join(re.sub(r"[{}\\&]|[_^](?=\{)", "", source).split())
+
+
 def plain(text):
     "Text without markup, for titles and descriptions."
-    return re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text).translate(str.maketrans("", "", "`*$")).strip()
+    text = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", text)
+    text = re.sub(r"(?<![\\$])\$([^$]+)\$", lambda m: readable_tex(m[1]), text)
+    text = re.sub(r"(?<!\w)(\*\*?)(\S|\S.*?\S)\1(?!\w)", r"\2", text)
+    return text.replace("`", "").strip()

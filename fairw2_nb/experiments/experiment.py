@@ -18,6 +18,7 @@ import pandas as pd
 from ..basics.webpage import html_page
 from .results import ABOUT, append_row, committed_rows, only_writer
 from .results import provenance, read_rows, refuse_old_rows, set_aside
+from fastcore.basics import patch
 
 # %% ../../nbs/experiments/01_experiment.ipynb #5b90bca5
 def drawn(**setting) -> str: # what a row notes about its data
@@ -39,21 +40,33 @@ class Experiment:
     version: int = 1 # raised when the same setting shall give another row
     timed: bool = False # measures time or memory: one run at a time
 
-    def settle(self, setting: dict) -> dict:
-        "The setting with the defaults of `run` filled in."
-        bound = inspect.signature(self.run).bind(**setting)
-        bound.apply_defaults()
-        return dict(bound.arguments)
+# %% ../../nbs/experiments/01_experiment.ipynb #f801e0af
+@patch
+def settle(self: Experiment,
+    setting: dict, # some arguments of `run`
+) -> dict: # all of them
+    "The setting with the defaults of `run` filled in."
+    bound = inspect.signature(self.run).bind(**setting)
+    bound.apply_defaults()
+    return dict(bound.arguments)
 
-    def label(self, setting: dict, campaign: str) -> dict:
-        "What belongs to the key of a row and is not in its setting."
-        return {"version": self.version, "campaign": campaign, "data": self.data(**setting)}
+@patch
+def label(self: Experiment,
+    setting: dict, # all arguments of `run`
+    campaign: str, # name that the row is kept under
+) -> dict: # version, campaign and data
+    "What belongs to the key of a row and is not in its setting."
+    return {"version": self.version, "campaign": campaign, "data": self.data(**setting)}
 
-    def key(self, row: dict) -> str:
-        "What a row is recognised by: version, campaign, data and every argument of `run`."
-        names = ("version", "campaign", "data", *inspect.signature(self.run).parameters)
-        text = json.dumps([row.get(name) for name in names], sort_keys=True)
-        return json.dumps(json.loads(text, parse_int=float)) # 2 and 2.0 are one weight
+# %% ../../nbs/experiments/01_experiment.ipynb #59ea44bb
+@patch
+def key(self: Experiment,
+    row: dict, # setting and label, or a whole row
+) -> str: # the same for two rows that answer the same question
+    "What a row is recognised by."
+    names = ("version", "campaign", "data", *inspect.signature(self.run).parameters)
+    text = json.dumps([row.get(name) for name in names], sort_keys=True)
+    return json.dumps(json.loads(text, parse_int=float)) # 2 and 2.0 are one weight
 
 # %% ../../nbs/experiments/01_experiment.ipynb #abd5e72e
 def as_seeds(
@@ -63,9 +76,8 @@ def as_seeds(
     "The seeds that were asked for."
     if not isinstance(seeds, (int, str)): return [int(seed) for seed in seeds]
     low, dash, high = str(seeds).partition("-")
-    try: low, high = int(low), int(high or low)
-    except ValueError: low, high = 0, -1
-    start, stop = (low, high + 1) if dash else (first, first + low)
+    try: start, stop = (int(low), int(high) + 1) if dash else (first, first + int(low))
+    except ValueError: start = stop = 0
     if start < stop: return list(range(start, stop))
     raise ValueError(f"seeds = {seeds!r}: expected a number of at least 1, "
                      "or a range such as 100-109.")
@@ -101,19 +113,17 @@ def run_rows(
     from joblib import delayed, Parallel
     from tqdm import tqdm
     path = Path(folder) / f"{exp.name}.jsonl"
-    settled = [exp.settle(setting) for setting in settings]
-    labels = [exp.label(setting, campaign) for setting in settled]
-    asked = {exp.key(s | label): (s, label) for s, label in zip(settled, labels)}
+    jobs = [(s := exp.settle(setting), exp.label(s, campaign)) for setting in settings]
+    asked = {exp.key(setting | label): (setting, label) for setting, label in jobs}
     with only_writer(path):
         set_aside(path)
         refuse_old_rows(folder, rows := read_rows(path))
         done = {exp.key(row) for row in rows}
-        todo = [asked[key] for key in asked if key not in done]
+        todo = [job for key, job in asked.items() if key not in done]
         pool = Parallel(n_jobs=1 if exp.timed else workers, return_as="generator_unordered")
         origin = provenance()
-        jobs = (delayed(make_row)(exp, s, label | origin) for s, label in todo)
-        for row in tqdm(pool(jobs), total=len(todo), desc=exp.name, disable=not todo):
-            append_row(path, row)
+        made = pool(delayed(make_row)(exp, s, label | origin) for s, label in todo)
+        for row in tqdm(made, exp.name, len(todo), disable=not todo): append_row(path, row)
     found = {exp.key(row): row for row in reversed(read_rows(path))}
     return pd.DataFrame([found[key] for key in asked])
 
@@ -128,6 +138,17 @@ def rows_of(
     rows = read_rows(Path(folder or committed_rows()) / f"{exp.name}.jsonl")
     wanted = where | {"campaign": campaign, "version": exp.version}
     return pd.DataFrame([r for r in rows if all(r.get(k) == v for k, v in wanted.items())])
+
+# %% ../../nbs/experiments/01_experiment.ipynb #e14ef2ad
+def score_quantiles(
+    f, # scores, shape (n,)
+    s, # groups, shape (n,)
+) -> dict: # 21 numbers for each group
+    "The quantiles of each group's scores at 0, .05, ..., 1."
+    import torch
+    levels = torch.linspace(0, 1, 21).double()
+    def quantiles(of): return torch.as_tensor(f)[s == of].double().quantile(levels).tolist()
+    return {f"quantiles_{k}": [round(q, 4) for q in quantiles(k)] for k in (0, 1)}
 
 # %% ../../nbs/experiments/01_experiment.ipynb #9e3dda4f
 def mean_sd(
@@ -148,6 +169,8 @@ def mean_sd(
     return pd.DataFrame(lines).T.rename_axis(by)
 
 # %% ../../nbs/experiments/01_experiment.ipynb #ff7e7168
+def _time(seconds): return f"{seconds / 3600:.1f} hours" if seconds > 3600 else f"{seconds:.0f} s"
+
 def provenance_line(
     frame: pd.DataFrame, # rows
 ) -> str: # one sentence after the other
@@ -159,7 +182,7 @@ def provenance_line(
     versions = ", ".join(f"{name} {values(name)}" for name in ABOUT[-4:])
     return (f"{len(frame)} rows{seeds}, campaign {values('campaign')}, data {values('data')}. "
             f"Commit {values('commit')}; {versions}; Python {values('python')}. "
-            f"{frame.duration.sum() / 3600:.2f} hours of computation.")
+            f"{_time(frame.duration.sum())} of computation.")
 
 # %% ../../nbs/experiments/01_experiment.ipynb #1ed12108
 def report(
@@ -167,7 +190,6 @@ def report(
     frame: pd.DataFrame, # rows
 ) -> str: # a page that needs no other file
     "Table, legend and picture of some rows, and where they came from."
-    from matplotlib.pyplot import figure as empty
-    figure = exp.figure(frame) if exp.figure else empty()
-    note = f"{exp.legend} {provenance_line(frame)}"
-    return html_page(exp.about, note, exp.table(frame), figure, exp.about)
+    figure = exp.figure(frame) if exp.figure else None
+    return html_page(exp.about, exp.legend, exp.table(frame), figure=figure,
+                     alt=exp.about, footer=provenance_line(frame))

@@ -24,8 +24,7 @@ def fetch(
     "The observations `at` as a batch."
     if all(isinstance(getattr(data, k, None), torch.Tensor) for k in "xys"):
         x, y, s = data.x[at], data.y[at], data.s[at]
-    else:
-        x, y, s = default_collate([data[i] for i in at.tolist()])
+    else: x, y, s = default_collate([data[i] for i in at.tolist()])
     return x.to(device), y.to(device, torch.float32), s.to(device)
 
 # %% ../../nbs/training/03_evaluation.ipynb #5e427539
@@ -48,7 +47,7 @@ def score_all(
         return tuple(torch.cat(z) for z in zip(*scored))
     finally: model.train(was_training)
 
-# %% ../../nbs/training/03_evaluation.ipynb #fad2afce
+# %% ../../nbs/training/03_evaluation.ipynb #b592af4d
 def evaluate(
     model: nn.Module, # network
     data, # dataset of triples
@@ -59,7 +58,7 @@ def evaluate(
     objective = Objective() if objective is None else objective
     f, y, s = score_all(model, data, objective.task, device)
     plain = copy.deepcopy(objective.penalty).eval()
-    plain.reset() # the distance of these scores, not of remembered ones
+    plain.reset()
     whole = {r.metric: r.value for r in fairness_report(y, f, s).rows if r.group is None}
     risk = objective.task.risk_of_scores(f, y).item()
     return {"risk": risk, "W": plain(f, s, y).item(), **whole}

@@ -23,7 +23,7 @@ from .tasks import Binary
 from fastcore.basics import patch
 from torch import nn
 
-# %% ../../nbs/training/05_loop.ipynb #12b6ded9
+# %% ../../nbs/training/05_loop.ipynb #a40e9360
 @dataclass
 class Training:
     "A network in training, and all that its next epoch depends on."
@@ -47,23 +47,13 @@ class Training:
         self.generator = torch.Generator().manual_seed(self.seed)
 
     @property
-    def fresh(self):
-        "Observations that the penalty wants drawn and scored anew at each step."
-        return getattr(self.objective.penalty, "fresh", 0)
+    def fresh(self): return getattr(self.objective.penalty, "fresh", 0)
 
-    def weights(self):
-        "The weights of the network and of its average, as they are now."
-        return [copy.deepcopy(net.state_dict()) for net in (self.model, self.average)]
-
-    def put_back(self, weights):
-        "Take weights from before."
-        for net, state in zip((self.model, self.average), weights): net.load_state_dict(state)
-
-# %% ../../nbs/training/05_loop.ipynb #e7465c98
+# %% ../../nbs/training/05_loop.ipynb #6cde39af
 def fresh_reference(
     run: Training, # the training
 ): # scores, groups and labels, without gradient; None if the penalty wants none
-    "Observations drawn anew and scored by the network of this step, line 3 of Algorithm 1."
+    "Observations drawn anew and scored by the network of this step."
     if not run.fresh: return None
     at = torch.randint(len(run.train), (run.fresh,), generator=run.generator)
     f, y, s = score_all(run.model, run.train, run.objective.task, run.device, at)
@@ -90,6 +80,18 @@ def train_step(
     run.objective.lam.after_step()
     run.steps.append((risk.item(), w.item(), *pulls))
 
+# %% ../../nbs/training/05_loop.ipynb #4cff68e9
+def _mean_abs_grad(value, out):
+    "The mean absolute gradient of a scalar with respect to the network's outputs."
+    return torch.autograd.grad(value, out, retain_graph=True)[0].abs().mean().item()
+
+# %% ../../nbs/training/05_loop.ipynb #b525e1f0
+@torch.no_grad()
+def _move_average(average, model, keep):
+    "One step of the running average of weights; counters and other integers are copied."
+    for a, m in zip(average.state_dict().values(), model.state_dict().values()):
+        a.lerp_(m, 1 - keep) if a.is_floating_point() else a.copy_(m)
+
 # %% ../../nbs/training/05_loop.ipynb #ddf42af0
 def train_epoch(
     run: Training, # the training
@@ -109,7 +111,24 @@ def train_epoch(
     means = torch.tensor(run.steps, dtype=torch.float64).mean(0).tolist()
     return dict(zip(("loss", "W", "g_R", "g_W"), means))
 
-# %% ../../nbs/training/05_loop.ipynb #d4e41530
+# %% ../../nbs/training/05_loop.ipynb #4ea40b74
+class TrainingDiverged(RuntimeError):
+    "The loss became NaN or infinite; the network holds its last good weights."
+
+# %% ../../nbs/training/05_loop.ipynb #0a4fb93e
+@patch
+def weights(self: Training) -> list: # two dictionaries
+    "The weights of the network and of its average, as they are now."
+    return [copy.deepcopy(net.state_dict()) for net in (self.model, self.average)]
+
+@patch
+def put_back(self: Training,
+    weights: list, # as `weights` gave them
+):
+    "Take weights from before."
+    for net, state in zip((self.model, self.average), weights): net.load_state_dict(state)
+
+# %% ../../nbs/training/05_loop.ipynb #ffa48a81
 def one_epoch(
     run: Training, # the training; a row is added to its history
 ):
@@ -121,24 +140,16 @@ def one_epoch(
     except (TrainingDiverged, ValueError) as e:
         run.put_back(before)
         if not isinstance(e, (TrainingDiverged, NotFinite)): raise
-        raise TrainingDiverged(_advice(e, len(run.history))) from None
-    lam = run.objective.weight
+        raise TrainingDiverged(
+            f"The loss became NaN or infinite ({e}). The network holds its weights from the end of "
+            f"epoch {len(run.history)}. Try a smaller learning rate or a smaller lam.") from None
     objective = run.objective.total(measured.pop("risk"), measured.pop("W"))
-    row |= {"epoch": len(run.history) + 1, "lam": lam, "objective": objective, **measured}
+    row |= {"epoch": len(run.history) + 1, "lam": run.objective.weight, "objective": objective}
+    row |= measured
     if objective <= min((r["objective"] for r in run.history), default=math.inf):
         run.best = run.weights()[1]
     run.objective.lam.after_epoch(row)
     run.history.append(row)
-
-# %% ../../nbs/training/05_loop.ipynb #4ea40b74
-class TrainingDiverged(RuntimeError):
-    "The loss became NaN or infinite; the network holds its last good weights."
-
-# %% ../../nbs/training/05_loop.ipynb #0a4fb93e
-def _advice(e, epochs):
-    "Where a training diverged, what the network holds, and what to try."
-    return (f"The loss became NaN or infinite ({e}). The network holds its weights from the end of "
-            f"epoch {epochs}. Try a smaller learning rate or a smaller lam.")
 
 # %% ../../nbs/training/05_loop.ipynb #c68e5d01
 def should_stop(
@@ -150,74 +161,7 @@ def should_stop(
     objectives = [r["objective"] for r in history]
     return len(history) - 1 - objectives.index(min(objectives)) >= patience
 
-# %% ../../nbs/training/05_loop.ipynb #2474a5b8
-def fit(
-    model: nn.Module, # network giving one output per observation; trained in place
-    train, # FairDataset, or any dataset of triples (x, y, s)
-    *,
-    lam=0., # weight of the penalty: a number, or a tuner
-    penalty: nn.Module = None, # W_2^2 of the scores with a ring of up to 2000 recent ones if None
-    task: Binary = Binary(), # what the network gives, and the loss
-    valid=None, # validation part
-    epochs: int = 20, # passes over the training part
-    batch_size: int = 200, # observations per step
-    opt=torch.optim.Adam, # function of the parameters that makes an optimiser
-    average: float = 0., # share of the averaged weights that each step keeps, such as .99
-    patience: int = None, # epochs without a better objective on `valid`; then the best weights
-    seed: int = 0, # seed of batches, references and dropout
-    device="cpu", # where to train
-    checkpoint=None, # file to save to after each epoch, and to continue from if it exists
-    watch=None, # function called with the network after each step; it may look, not change
-    progress: bool = True, # show a progress bar
-    **old, # goes when callers have moved: loss, outputs, reference
-) -> list: # history, one row per epoch
-    "Train `model` with the penalty."
-    lam = lam if isinstance(lam, FixedLambda) else FixedLambda(lam)
-    task, reference = _old_words(task, **old) # goes when callers have moved
-    _check_fit(train, batch_size, epochs, patience, valid, average, lam)
-    torch.manual_seed(seed)
-    _to_device(model, device)
-    if penalty is None: penalty = _ring(batch_size, 0 if reference else len(train))
-    if reference: penalty.reference = Fresh(reference) # goes when callers have moved
-    objective = Objective(task, penalty.to(device), lam)
-    run = Training(model, opt(model.parameters()), objective, train, valid, batch_size, average,
-                   seed, device, watch)
-    _epochs(run, epochs, patience, checkpoint, progress)
-    model.load_state_dict(run.best if patience and run.best else run.average.state_dict())
-    missed = lam.verdict(run.history) if run.history else ""
-    if missed: warnings.warn(missed, stacklevel=2)
-    return run.history
-
 # %% ../../nbs/training/05_loop.ipynb #6e615600
-def _epochs(run, epochs, patience, checkpoint, progress):
-    "Epoch after epoch, from the checkpoint on if there is one."
-    from tqdm import tqdm
-    if checkpoint: run.resume(checkpoint)
-    with tqdm(total=epochs, initial=len(run.history), disable=not progress, desc="epochs") as bar:
-        while len(run.history) < epochs and not should_stop(run.history, patience):
-            one_epoch(run)
-            if checkpoint: save_checkpoint(run.state(), checkpoint)
-            row = run.history[-1]
-            bar.set_postfix({k: f"{row[k]:.3f}" for k in ("loss", "W", "Acc", "DI")})
-            bar.update()
-
-# %% ../../nbs/training/05_loop.ipynb #93200f4e
-def _ring(batch_size, n):
-    "W_2^2 with a ring of 2000 scores, of 64 batches and a quarter of an epoch at most: no stale ones."
-    return WassersteinPenalty(reference=min(2000, 64 * batch_size, n // 4))
-
-def _old_words(task, loss=None, outputs=None, reference=0): # goes when callers have moved
-    return Binary(loss or task.loss, outputs or task.outputs), reference
-
-# %% ../../nbs/training/05_loop.ipynb #e92dbb00
-@patch
-def state(self: Training) -> dict: # tensors, numbers and strings only
-    "Everything that the next epoch depends on."
-    parts = {k: part.state_dict() for k, part in self.parts().items()}
-    random = {"draws": self.generator.get_state(), "torch": torch.get_rng_state()}
-    kept = {"history": self.history, "best": self.best, "settings": self.settings()}
-    return parts | random | kept
-
 @patch
 def parts(self: Training) -> dict: # objects with a `state_dict` of their own
     "What keeps its own state."
@@ -229,6 +173,13 @@ def settings(self: Training) -> dict:
     "What a checkpoint must agree with."
     return dict(batch_size=self.batch_size, reference=self.fresh, average=self.keep, seed=self.seed,
                 observations=len(self.train), **self.objective.lam.settings())
+
+@patch
+def state(self: Training) -> dict: # tensors, numbers and strings only
+    "Everything that the next epoch depends on."
+    own = {k: part.state_dict() for k, part in self.parts().items()}
+    random = {"draws": self.generator.get_state(), "torch": torch.get_rng_state()}
+    return own | random | dict(history=self.history, best=self.best, settings=self.settings())
 
 # %% ../../nbs/training/05_loop.ipynb #1b4e0eaf
 @patch
@@ -256,42 +207,30 @@ def resume(self: Training,
     else: save_checkpoint(self.state(), path)
 
 # %% ../../nbs/training/05_loop.ipynb #df9dd905
-@torch.no_grad()
-def _move_average(average, model, keep):
-    "One step of the running average of weights; counters and other integers are copied."
-    for a, m in zip(average.state_dict().values(), model.state_dict().values()):
-        a.lerp_(m, 1 - keep) if a.is_floating_point() else a.copy_(m)
-
-def _mean_abs_grad(value, out):
-    "The mean absolute gradient of a scalar with respect to the network's outputs."
-    return torch.autograd.grad(value, out, retain_graph=True)[0].abs().mean().item()
-
-# %% ../../nbs/training/05_loop.ipynb #16813f11
-def _check_fit(train, batch_size, epochs, patience, valid, average, lam):
+def _check_fit(train, valid, lam, epochs, batch_size, average, patience):
     "Refuse data and settings that cannot be meant."
-    _check_labels(train)
-    n = len(train)
+    _check_data(train)
     if isinstance(batch_size, float) or isinstance(epochs, float):
         raise ValueError(f"batch_size = {batch_size}, epochs = {epochs}: expected whole numbers.")
+    if not 1 <= batch_size <= len(train):
+        raise ValueError(f"batch_size = {batch_size} for {len(train)} observations: "
+                         "choose a batch of at least 1 and at most all of them.")
+    if epochs < 0: raise ValueError(f"epochs = {epochs}: expected a number of at least 0.")
     if lam.warm_up and epochs <= lam.warm_up:
         raise ValueError(f"epochs = {epochs} are all spent on the warm-up of {lam.warm_up}: "
                          "give more epochs.")
-    if patience and type(lam) is not FixedLambda:
-        raise ValueError("`patience` needs a fixed lam: while a tuner changes it, "
-                         "the objectives of two epochs cannot be compared.")
-    if batch_size < 1 or batch_size > n:
-        raise ValueError(f"batch_size = {batch_size} for {n} observations: "
-                         "choose a batch of at least 1 and at most all of them.")
-    if epochs < 0: raise ValueError(f"epochs = {epochs}: expected a number of at least 0.")
     if not 0 <= average < 1:
         raise ValueError(f"average = {average}: expected a share of at least 0 and below 1, "
                          "such as .99.")
     if patience is not None and (patience < 1 or valid is None):
         raise ValueError("`patience` needs a validation part, `valid=...`, "
                          "and a number of epochs of at least 1.")
+    if patience and type(lam) is not FixedLambda:
+        raise ValueError("`patience` needs a fixed lam: while a tuner changes it, "
+                         "the objectives of two epochs cannot be compared.")
 
-# %% ../../nbs/training/05_loop.ipynb #c9a1af57
-def _check_labels(train):
+# %% ../../nbs/training/05_loop.ipynb #16813f11
+def _check_data(train):
     "Refuse data that are no triples (x, y, s) with labels 0 and 1."
     try: _, y, _ = fetch(train, torch.arange(min(len(train), 64)), "cpu")
     except (TypeError, ValueError, AttributeError, LookupError, RuntimeError):
@@ -308,6 +247,64 @@ def _to_device(model, device):
         here = '"cpu" or "cuda"' if torch.cuda.is_available() else '"cpu"'
         raise ValueError(f"device = {device!r} is not available here: use {here}.") from None
 
+# %% ../../nbs/training/05_loop.ipynb #c9a1af57
+def fit( # long: every option explained
+    model: nn.Module, # network giving one output per observation; trained in place
+    train, # FairDataset, or any dataset of triples (x, y, s)
+    *,
+    lam=0., # weight of the penalty: a number, or a tuner
+    penalty: nn.Module = None, # W_2^2 of the scores with a ring of up to 2000 recent ones if None
+    task: Binary = Binary(), # what the network gives, and the loss
+    valid=None, # validation part
+    epochs: int = 20, # passes over the training part
+    batch_size: int = 200, # observations per step
+    opt=torch.optim.Adam, # function of the parameters that makes an optimiser
+    average: float = 0., # share of the averaged weights that each step keeps, such as .99
+    patience: int = None, # epochs without a better objective on `valid`; then the best weights
+    seed: int = 0, # seed of batches, references and dropout
+    device="cpu", # where to train
+    checkpoint=None, # file to save to after each epoch, and to continue from if it exists
+    watch=None, # function called with the network after each step; it may look, not change
+    progress: bool = True, # show a progress bar
+    **old, # goes when callers have moved: loss, outputs, reference
+) -> list: # history, one row per epoch
+    "Train `model` with the penalty."
+    lam = lam if isinstance(lam, FixedLambda) else FixedLambda(lam)
+    task, reference = _old_words(task, **old) # goes when callers have moved
+    _check_fit(train, valid, lam, epochs, batch_size, average, patience)
+    torch.manual_seed(seed)
+    _to_device(model, device)
+    if penalty is None: penalty = _ring(batch_size, 0 if reference else len(train))
+    if reference: penalty.reference = Fresh(reference) # goes when callers have moved
+    objective = Objective(task, penalty.to(device), lam)
+    run = Training(model, opt(model.parameters()), objective, train, valid, batch_size, average,
+                   seed, device, watch)
+    if checkpoint: run.resume(checkpoint)
+    _epochs(run, epochs, patience, checkpoint, progress)
+    model.load_state_dict(run.best if patience and run.best else run.average.state_dict())
+    missed = lam.verdict(run.history) if run.history else ""
+    if missed: warnings.warn(missed, stacklevel=2)
+    return run.history
+
 # %% ../../nbs/training/05_loop.ipynb #428fd298
+def _ring(batch_size, n):
+    "A ring of 2000 scores, of 64 batches and a quarter of an epoch at most: older ones are stale."
+    return WassersteinPenalty(reference=min(2000, 64 * batch_size, n // 4))
+
+def _epochs(run, epochs, patience, checkpoint, progress):
+    "Epoch after epoch, with a bar that tells how it goes."
+    from tqdm import tqdm
+    with tqdm(total=epochs, initial=len(run.history), disable=not progress, desc="epochs") as bar:
+        while len(run.history) < epochs and not should_stop(run.history, patience):
+            one_epoch(run)
+            if checkpoint: save_checkpoint(run.state(), checkpoint)
+            row = run.history[-1]
+            bar.set_postfix({k: f"{row[k]:.3f}" for k in ("loss", "W", "Acc", "DI")})
+            bar.update()
+
+# %% ../../nbs/training/05_loop.ipynb #7ab8c1bd
+def _old_words(task, loss=None, outputs=None, reference=0): # goes when callers have moved
+    return Binary(loss or task.loss, outputs or task.outputs), reference
+
 def Run(model, opt, penalty, tuner, generator, average, settings): # goes when callers have moved
     return Training(model, opt, Objective(Binary(), penalty, tuner), None)

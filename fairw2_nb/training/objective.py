@@ -13,7 +13,7 @@ from ..penalty.loss import WassersteinPenalty
 from .tasks import Binary
 from torch import nn
 
-# %% ../../nbs/training/02_objective.ipynb #586c1a2c
+# %% ../../nbs/training/02_objective.ipynb #a165bb7c
 class FixedLambda:
     "A weight that stays what it is; tuners inherit from it."
     warm_up = 0 # epochs with λ = 0, in which the gradients are compared
@@ -25,25 +25,19 @@ class FixedLambda:
                              "or a tuner such as TargetTuner().")
         self.lam = float(lam)
 
-    def after_step(self):
-        "Nothing to do after a step."
+    def after_step(self): "Nothing to do after a step."
 
-    def after_epoch(self, row):
-        "Nothing to learn from an epoch."
+    def after_epoch(self, row): "Nothing to learn from an epoch."
 
-    def verdict(self, history):
-        "A fixed weight promises nothing."
-        return ""
+    def verdict(self, history): return "" # a fixed weight promises nothing
 
-    def settings(self):
-        "What a checkpoint must agree with."
-        return {"lam": self.lam}
+    def settings(self): return {"lam": self.lam} # what a checkpoint must agree with
 
     def state_dict(self): return {"lam": self.lam}
 
     def load_state_dict(self, state): self.lam = state["lam"]
 
-# %% ../../nbs/training/02_objective.ipynb #4c383ecb
+# %% ../../nbs/training/02_objective.ipynb #75f36d00
 @dataclass
 class Objective:
     "R(θ) + λ W, Eq. (minimizedEnergy): `loss = objective(out, y, s)`."
@@ -57,9 +51,7 @@ class Objective:
         if not isinstance(self.lam, FixedLambda): self.lam = FixedLambda(self.lam)
 
     @property
-    def weight(self):
-        "λ as it is now, a number."
-        return 0. if self.warming else self.lam.lam
+    def weight(self): return 0. if self.warming else self.lam.lam # λ as it is now
 
     def parts(self, out, y, s, ref=None) -> tuple: # risk and W, scalars
         "Risk and distance of a batch; the distance is 0 where nobody asks for it."
@@ -67,9 +59,7 @@ class Objective:
         if not (self.weight or self.warming or self.lam.ahead): return risk, out.new_zeros(())
         return risk, self.penalty(self.task.scores(out), s, y, ref)
 
-    def total(self, risk, w):
-        "R + λ W; R itself if λ is 0."
-        return risk + self.weight * w if self.weight else risk
+    def total(self, risk, w): return risk + self.weight * w if self.weight else risk
 
     def __call__(self, out, y, s, ref=None): # scalar
         "The loss of a batch."
