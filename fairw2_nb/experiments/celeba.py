@@ -7,7 +7,7 @@ __all__ = ['CELEBA']
 
 # %% ../../nbs/experiments/05_celeba.ipynb #8c0ce0a2
 import hashlib, os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import matplotlib.pyplot as plt
@@ -37,7 +37,8 @@ def plot_curve(
     title: str, # heading
 ):
     "Accuracy of both groups and DI along the steps."
-    names = {"GP0": ("C0", "accuracy, s = 0"), "GP1": ("C1", "accuracy, s = 1"), "DI": ("0.3", "DI")}
+    names = {"GP0": ("C0", "accuracy, s = 0"), "GP1": ("C1", "accuracy, s = 1"),
+             "DI": ("0.3", "DI")}
     steps = [p["step"] for p in points]
     for name, (color, label) in names.items():
         for part, style in (("train", "-"), ("test", "--")):
@@ -58,8 +59,19 @@ class Faces:
     reference: int = 0 # images scored anew at each step; 0 for a ring
     batch_size: int = 100 # images of a step
     epochs: int = 1 # passes over the images
-    peak: float = field(default=2e-3, kw_only=True) # largest learning rate
+    peak: float = 2e-3 # largest learning rate
 
+    def weight(self, lam: float, steps: int):
+        "λ as `fit` takes it: constant, or growing where the preset says so."
+        if not self.ramp or not lam: return lam
+        return RampedLambda(lam, *(round(share * steps) for share in self.ramp))
+
+    def penalty(self, on: str, n: int):
+        "The penalty with a fresh reference, or with a ring of at most a quarter of the images."
+        reference = Fresh(self.reference) if self.reference else min(2000, n // 4)
+        return WassersteinPenalty(on=on, reference=reference)
+
+# %% ../../nbs/experiments/05_celeba.ipynb #663f27a5
 PRESETS = {
     "quick": Faces(),
     "late": Faces(epochs=2, ramp=(.25, .6)),
@@ -134,15 +146,13 @@ def train_faces(
     "Train ResNet-18 with one of the two penalties."
     look = one_of("preset", preset, PRESETS)
     steps = look.epochs * -(-len(train) // look.batch_size)
-    reference = Fresh(look.reference) if look.reference else min(2000, len(train) // 4)
     net = nn.Sequential(MirrorHalf(), *resnet18_logit(seed))
     net = net.to(memory_format=torch.channels_last) # often faster on a CPU
-    if look.ramp and lam: lam = RampedLambda(lam, *(round(share * steps) for share in look.ramp))
     try:
-        fit(InChunks(net, look.chunk) if look.chunk else net, train, lam=lam, task=Binary(loss),
-            penalty=WassersteinPenalty(on=on, reference=reference), opt=one_cycle(look.peak, steps),
-            valid=train[:200], epochs=look.epochs, batch_size=look.batch_size, seed=seed,
-            progress=False, watch=watch)
+        fit(InChunks(net, look.chunk) if look.chunk else net, train, lam=look.weight(lam, steps),
+            penalty=look.penalty(on, len(train)), task=Binary(loss), valid=train[:200],
+            opt=one_cycle(look.peak, steps), epochs=look.epochs, batch_size=look.batch_size,
+            seed=seed, progress=False, watch=watch)
     except (MemoryError, RuntimeError) as e:
         if not out_of_memory(e): raise
         raise ValueError(f"The memory did not suffice for {look}. Use the preset \"quick\", or a "
@@ -188,9 +198,11 @@ def trained_scores(
     curve = Curve(train, test, every) if seed == 0 else None
     net = train_faces(train, on, lam, seed, preset, loss, curve)
     parts = {"test": test, "valid": valid, "train": train[:2000]}
-    scores = {name: score_all(net, part)[0].numpy() for name, part in parts.items()}
+    scores = {name: score_all(net, part, batch_size=500)[0].numpy()
+              for name, part in parts.items()}
     return scores | {"curve": curve.points if curve else None}
 
+# %% ../../nbs/experiments/05_celeba.ipynb #d9dd30b2
 def kept_scores(
     train, # training part
     test, # test part
@@ -229,8 +241,9 @@ def celeba_run(
     "Train one network and measure it on the test part and on the validation part."
     train, valid, test = face_parts(source, preset, seed)
     f = kept_scores(train, test, on, lam, seed, preset, loss, source)
-    counts = {"images": len(train), "valid_images": len(valid), "test_images": len(test),
-              "size": train.x.shape[-1], "train_ids": ids_digest(train), "test_ids": ids_digest(test)}
+    counts = {"images": len(train), "valid_images": len(valid), "test_images": len(test)}
+    counts |= {"size": train.x.shape[-1], "train_ids": ids_digest(train),
+               "test_ids": ids_digest(test)}
     measured = face_metrics(f["test"], test) | face_metrics(f["valid"], valid, "valid_")
     measured |= face_metrics(f["train"], train[:2000], "train_")
     return measured | counts | ({"curve": f["curve"]} if f["curve"] else {})
