@@ -12,7 +12,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/.installed ## the main job: six methods on the Adult data beside the paper, and a report
-	$(BIN)/fairw2 adult --preset quick --workers 2
+	$(BIN)/fairw2 run adult --preset quick --workers 2 --report fairw2-adult.html
 
 test: .venv/.installed-dev ## run the notebooks, the tests, and the checks that everything is in step
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests

@@ -32,8 +32,8 @@ def rational(x, y, p):
     "W_p^p by the definition, in rational numbers."
     x, y, n, m = sorted(map(Fraction, x)), sorted(map(Fraction, y)), len(x), len(y)
     knots = sorted({Fraction(i, n) for i in range(n + 1)} | {Fraction(j, m) for j in range(m + 1)})
-    cells = [(b - a, abs(x[math.floor(a * n)] - y[math.floor(a * m)])) for a, b in zip(knots, knots[1:])]
-    return float(sum(width * gap ** p for width, gap in cells))
+    gaps = [abs(x[math.floor(a * n)] - y[math.floor(a * m)]) for a in knots[:-1]]
+    return float(sum((b - a) * gap ** p for a, b, gap in zip(knots, knots[1:], gaps)))
 
 
 @given(samples, samples, st.sampled_from([1, 2, 3]))

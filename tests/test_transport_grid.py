@@ -115,7 +115,7 @@ def test_quantiles_increase_and_invert_h(pairs, J, tau):
         for q in (left, middle, right):
             assert (q.diff() >= -1e-12).all()
             assert q[0] == cdf.eta[first] and q[-1] == cdf.eta[last + 1]
-            if cdf.eta[0] < cdf.eta[-1]:  # H is continuous, constant on gaps: it takes q back to tau
+            if cdf.eta[0] < cdf.eta[-1]:  # H is flat on gaps: it takes q back to tau
                 width = float(cdf.eta[-1] - cdf.eta[0])
                 assume(width > 1e-6)
                 level = cdf.at(q.clamp(cdf.eta[0], cdf.eta[-1]), torch.full_like(q, g))

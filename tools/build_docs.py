@@ -16,8 +16,9 @@ from pathlib import Path
 import yaml
 from execnb.nbio import read_nb
 from nbdev.config import get_config
-from nbdev.doclinks import _build_modidx
-from nbdev.processors import FilterDefaults, FrontmatterProc, add_fold, insert_warning, mv_exports
+from nbdev.doclinks import NbdevLookup, _build_modidx
+from nbdev.processors import (FilterDefaults, FrontmatterProc, add_fold, add_links, exec_show_docs,
+                              insert_warning, mv_exports)
 
 from site_cells import SiteWriter, readme
 from site_names import names_page
@@ -31,13 +32,30 @@ SITE = ROOT / "tools" / "site"
 HEAD = re.compile(r"\A\s*# +(?P<title>.+?) *(?:\n+|\Z)(?:> *(?P<subtitle>.+?) *(?:\n|\Z))?"
                   r"(?P<intro>.*)\Z", re.S)
 
+NAME = re.compile(r"^#.*?$|^    .*?$|^```.*?^```|\[[^][]*\]\([^)]*\)|(?P<name>`[^`\s]+`)", re.M | re.S)
+
+
+def full_names(cell):
+    "A method that was patched in behind a decorator has forgotten its class: say it."
+    if getattr(cell, "has_sd", False):
+        cell.source = re.sub(r"show_doc\(([\w.]+)\)", r'show_doc(\1, name="\1")', cell.source)
+
+
+def symbol_links(cell):
+    "Names in backticks become links, except in headings, in code and in the text of a link."
+    link = NbdevLookup().link_line
+    if cell.cell_type == "markdown":
+        cell.source = NAME.sub(lambda m: link(m[0]) if m["name"] else m[0], cell.source)
+
 
 class SiteFilters(FilterDefaults):
     "nbdev's filters without those that write for Quarto; exported code stays on the page."
 
     def base_procs(self):
         quarto = (FrontmatterProc, insert_warning, add_fold, mv_exports)
-        return [proc for proc in super().base_procs() if proc not in quarto]
+        procs = [proc for proc in super().base_procs() if proc not in quarto]
+        procs.insert(procs.index(exec_show_docs), full_names)
+        return [symbol_links if proc is add_links else proc for proc in procs]
 
 
 def marked(source):

@@ -113,8 +113,9 @@ def as_groups(
         raise ValueError(f"`{name}` holds {len(labels)} groups: is it a continuous column? "
                          "Cut it into at most 50 groups, for example with `pandas.cut`.")
     if most and len(labels) > most:
-        raise ValueError(f"`{name}` holds {len(labels)} groups, {_some(labels)}: at most {most} can "
-                         f"be compared here. Merge some, or compare one with the rest: `{name} == group`.")
+        raise ValueError(f"`{name}` holds {len(labels)} groups, {_some(labels)}: at most {most} "
+                         "can be compared here. Merge some, or compare one with the rest: "
+                         f"`{name} == group`.")
     try: order = sorted(range(len(labels)), key=labels.__getitem__)
     except TypeError: order = list(range(len(labels)))
     return np.argsort(order)[codes], [labels[k] for k in order]
@@ -242,16 +243,6 @@ def binary_labels(
         raise ValueError(f"`y` holds one class only, {classes.tolist()[0]!r}: "
                          "a classifier needs examples of two classes.")
     return classes, codes
-
-# %% ../../nbs/basics/03_checks.ipynb #ed84d45d
-def two_groups(
-    s, # sensitive attribute, two different labels, shape (n,)
-    n: int, # number of rows it must have
-) -> tuple: # boolean, True for the second group, shape (n,), and the two labels
-    "The sensitive attribute as a mask."
-    codes, labels = as_groups(s, "sensitive_features", most=2)
-    check_lengths(X=range(n), sensitive_features=codes)
-    return codes == 1, labels
 
 # %% ../../nbs/basics/03_checks.ipynb #fad25e9c
 def check_number(

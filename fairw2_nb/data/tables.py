@@ -13,8 +13,7 @@ import pandas as pd
 from ..basics.checks import did_you_mean
 from .dataset import FairDataset, split_rows
 from fastcore.basics import patch
-from pandas.api.types import is_datetime64_any_dtype, is_integer_dtype, is_numeric_dtype
-from pandas.api.types import is_object_dtype, is_string_dtype
+from pandas.api import types
 
 # %% ../../nbs/data/02_tables.ipynb #36ca3295
 def tidy_text(
@@ -45,8 +44,8 @@ def read_table(
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise ValueError(f"Two columns are called `{twice}`: rename one.")
-    for c in frame.columns[[is_object_dtype(v) or is_string_dtype(v) for v in frame.dtypes]]:
-        frame[c] = tidy_text(frame[c])
+    for c, kind in frame.dtypes.items():
+        if types.is_object_dtype(kind) or types.is_string_dtype(kind): frame[c] = tidy_text(frame[c])
     return frame
 
 # %% ../../nbs/data/02_tables.ipynb #20933f2c
@@ -60,7 +59,6 @@ def check_columns(
         more = " Is its separator a comma?" if frame.shape[1] == 1 else ""
         raise ValueError(f"The table has no column {c!r}. {did_you_mean(c, frame.columns)}{more}")
 
-# %% ../../nbs/data/02_tables.ipynb #5b64b318
 def check_complete(
     frame: pd.DataFrame, # a table
 ):
@@ -104,12 +102,12 @@ def check_column(
 ):
     "Raise or warn if a column cannot be an input as it stands."
     kinds, drop = v.nunique(), f"leave it out with drop=[{name!r}]"
-    if is_datetime64_any_dtype(v):
+    if types.is_datetime64_any_dtype(v):
         raise ValueError(f"`{name}` holds dates: turn them into numbers, such as years, or {drop}.")
-    if is_integer_dtype(v) and kinds == len(v) >= 50:
+    if types.is_integer_dtype(v) and kinds == len(v) >= 50:
         warnings.warn(f"`{name}` differs in every row and looks like a row number: "
                       f"if it is one, {drop}.", stacklevel=4)
-    if is_numeric_dtype(v) or kinds <= most: return
+    if types.is_numeric_dtype(v) or kinds <= most: return
     digits = pd.to_numeric(v, errors="coerce").notna().sum()
     hint = "it looks like an identifier or free text"
     if 2 * digits > len(v): hint = f"{digits:,} are numbers as text: use pd.to_numeric"
@@ -131,6 +129,16 @@ def codes(self: TableEncoder,
         raise ValueError(f"`{c}` held numbers when the encoder was fitted, but now holds others, "
                          f"such as {v.iloc[0]!r}.") from None
 
+@patch
+def block(self: TableEncoder,
+    c: str, # name of a column
+    k: np.ndarray, # its codes, shape (n,)
+) -> np.ndarray: # shape (n, number of names)
+    "The codes of a column as columns of numbers."
+    if c not in self.stats: return k[:, None] == np.arange(len(self.categories[c]))
+    mean, sd = self.stats[c]
+    return np.where((k < 0) & (c in self.categories), 0, (k - mean) / sd)[:, None]
+
 # %% ../../nbs/data/02_tables.ipynb #4e3e3493
 @patch
 def fit(self: TableEncoder,
@@ -145,22 +153,12 @@ def fit(self: TableEncoder,
     for c, v in frame.items():
         check_column(c, v, self.max_categories)
         if isinstance(v.dtype, pd.CategoricalDtype): self.categories[c] = v.cat.categories.tolist()
-        elif not is_numeric_dtype(v): self.categories[c] = sorted(v.unique().tolist(), key=str)
+        elif not types.is_numeric_dtype(v):
+            self.categories[c] = sorted(v.unique().tolist(), key=str)
         if c in self.categories and self.encoding == "onehot": continue
         number = self.codes(c, v)
         self.stats[c] = float(number.mean()), float(number.std()) or 1.
     return self
-
-# %% ../../nbs/data/02_tables.ipynb #bb921610
-@patch
-def block(self: TableEncoder,
-    c: str, # name of a column
-    k: np.ndarray, # its codes, shape (n,)
-) -> np.ndarray: # shape (n, number of names)
-    "The codes of a column as columns of numbers."
-    if c not in self.stats: return k[:, None] == np.arange(len(self.categories[c]))
-    mean, sd = self.stats[c]
-    return np.where((k < 0) & (c in self.categories), 0, (k - mean) / sd)[:, None]
 
 # %% ../../nbs/data/02_tables.ipynb #77292ac4
 @patch

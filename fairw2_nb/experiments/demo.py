@@ -13,6 +13,7 @@ from ..basics.checks import check_number
 from ..data.synthetic import synthetic_logistic
 from .experiment import Experiment, score_quantiles
 from .lambda_transfer import train_steps
+from ..metrics.plots import plot_quantiles
 from ..metrics.report import fairness_report
 from ..models.networks import mlp
 
@@ -65,11 +66,8 @@ def demo_figure(
     n = len(frame)
     figure, axes = plt.subplots(1, n, figsize=(3.6 * n, 3), sharey=True, squeeze=False)
     for ax, (_, row) in zip(axes[0], frame.iterrows()):
-        for k in (0, 1):
-            ax.plot(row[f"quantiles_{k}"], [q / 20 for q in range(21)], label=f"group {k}")
-        ax.set(xlabel="score", title=f"λ = {row.lam:g}: DI {row.DI:.2f}")
-    axes[0, 0].set_ylabel("share of the group below")
-    axes[0, -1].legend(loc="lower right")
+        title = f"λ = {row.lam:g}: DI {row.DI:.2f}"
+        plot_quantiles(row.quantiles_0, row.quantiles_1, ax, title=title)
     return figure
 
 # %% ../../nbs/experiments/15_demo.ipynb #d6cffbbc

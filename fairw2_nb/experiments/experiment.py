@@ -31,12 +31,12 @@ class Experiment:
     "What is run, on which settings, and how its rows are shown."
     name: str # of the command and of the row file
     about: str # one line: help of the command, heading of the report
-    run: Callable # (**setting) -> dictionary of plain values
-    grid: Callable # (preset, seeds, ...) -> settings; its parameters are the flags
-    table: Callable # frame of rows -> frame to show
+    run: Callable # `(**setting)` to a dictionary of plain values
+    grid: Callable # `(preset, seeds, ...)` to settings; its parameters are the flags
+    table: Callable # frame of rows to the frame that is shown
     legend: str # what the columns mean
-    figure: Callable = None # frame of rows -> figure
-    data: Callable = drawn # (**setting) -> checksum of what is read
+    figure: Callable = None # frame of rows to a figure
+    data: Callable = drawn # `(**setting)` to the checksum of what is read
     version: int = 1 # raised when the same setting shall give another row
     timed: bool = False # measures time or memory: one run at a time
 
@@ -76,9 +76,8 @@ def as_seeds(
     "The seeds that were asked for."
     if not isinstance(seeds, (int, str)): return [int(seed) for seed in seeds]
     low, dash, high = str(seeds).partition("-")
-    try: low, high = int(low), int(high or low)
-    except ValueError: low, high = 0, -1
-    start, stop = (low, high + 1) if dash else (first, first + low)
+    try: start, stop = (int(low), int(high) + 1) if dash else (first, first + int(low))
+    except ValueError: start = stop = 0
     if start < stop: return list(range(start, stop))
     raise ValueError(f"seeds = {seeds!r}: expected a number of at least 1, "
                      "or a range such as 100-109.")
@@ -170,6 +169,8 @@ def mean_sd(
     return pd.DataFrame(lines).T.rename_axis(by)
 
 # %% ../../nbs/experiments/01_experiment.ipynb #ff7e7168
+def _time(seconds): return f"{seconds / 3600:.1f} hours" if seconds > 3600 else f"{seconds:.0f} s"
+
 def provenance_line(
     frame: pd.DataFrame, # rows
 ) -> str: # one sentence after the other
@@ -181,7 +182,7 @@ def provenance_line(
     versions = ", ".join(f"{name} {values(name)}" for name in ABOUT[-4:])
     return (f"{len(frame)} rows{seeds}, campaign {values('campaign')}, data {values('data')}. "
             f"Commit {values('commit')}; {versions}; Python {values('python')}. "
-            f"{frame.duration.sum() / 3600:.2f} hours of computation.")
+            f"{_time(frame.duration.sum())} of computation.")
 
 # %% ../../nbs/experiments/01_experiment.ipynb #1ed12108
 def report(

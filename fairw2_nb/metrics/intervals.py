@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 from .counts import gap, lowest_over_highest, ratio, table_good, table_odds
 from .counts import table_positive
-from ..transport.exact import rank_cells
+from ..transport.sorting import rank_cells
 
 # %% ../../nbs/metrics/03_intervals.ipynb #22b12449
 def resample_weights(

@@ -13,14 +13,6 @@ from ..transport.exact import sorted_costs
 from ..transport.grid import bin_index, group_cdf
 from torch import Tensor
 
-# %% ../../nbs/penalty/01_gradients.ipynb #eb45a121
-def _left_edge(
-    z: Tensor, # scores, shape (n,)
-    eta: Tensor, # edges of the grid, shape (n_bins + 1,)
-) -> Tensor: # eta^j of the bin of each score, shape (n,)
-    "The left edge of each score's bin."
-    return eta[bin_index(z.to(eta.dtype), eta)]
-
 # %% ../../nbs/penalty/01_gradients.ipynb #29c39a10
 def paper_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
@@ -37,6 +29,14 @@ def paper_gradient(
     distance = b - cor
     if p == 1: distance = (_left_edge(b, cdf.eta) - _left_edge(cor, cdf.eta)).sign()
     return distance / n_bins / (n_s * cdf.bin_mass(b, sb))
+
+# %% ../../nbs/penalty/01_gradients.ipynb #583610f5
+def _left_edge(
+    f: Tensor, # scores, shape (n,)
+    eta: Tensor, # edges of the grid, shape (n_bins + 1,)
+) -> Tensor: # eta^j of the bin of each score, shape (n,)
+    "The left edge of each score's bin."
+    return eta[bin_index(f.to(eta.dtype), eta)]
 
 # %% ../../nbs/penalty/01_gradients.ipynb #9268ba5a
 def exact_gradient(

@@ -12,19 +12,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-# %% ../../nbs/training/07_chunks.ipynb #c1f440d7
-@contextlib.contextmanager
-def _uncounted(model):
-    "Leave the running statistics of batch normalisation as they are."
-    kinds = nn.modules.batchnorm._BatchNorm
-    layers = [m for m in model.modules() if isinstance(m, kinds) and m.track_running_stats]
-    kept = [(v, v.clone()) for m in layers for v in m.buffers(recurse=False)]
-    try: yield
-    finally:
-        with torch.no_grad():
-            for v, before in kept: v.copy_(before)
-
-# %% ../../nbs/training/07_chunks.ipynb #da5f8d1d
+# %% ../../nbs/training/07_chunks.ipynb #9b4fa40a
 class InChunks(nn.Module):
     "A network that keeps the activations of one chunk at a time, for a second forward pass."
     def __init__(self,
@@ -36,9 +24,7 @@ class InChunks(nn.Module):
             raise ValueError(f"chunk = {chunk!r}: expected a number of observations, such as 250.")
         self.model, self.chunk = model, chunk
 
-    def _contexts(self):
-        "What surrounds the first pass of a chunk, and the second."
-        return contextlib.nullcontext(), _uncounted(self.model)
+    def _contexts(self): return contextlib.nullcontext(), _uncounted(self.model)
 
     def forward(self, x):
         "All outputs, chunk by chunk; BatchNorm takes the statistics of each chunk."
@@ -46,3 +32,15 @@ class InChunks(nn.Module):
         if not torch.is_grad_enabled(): return torch.cat([self.model(part) for part in parts])
         options = dict(use_reentrant=False, context_fn=self._contexts)
         return torch.cat([checkpoint(self.model, part, **options) for part in parts])
+
+# %% ../../nbs/training/07_chunks.ipynb #c1f440d7
+@contextlib.contextmanager
+def _uncounted(model):
+    "Leave the running statistics of batch normalisation as they are."
+    kinds = nn.modules.batchnorm._BatchNorm
+    layers = [m for m in model.modules() if isinstance(m, kinds) and m.track_running_stats]
+    kept = [(v, v.clone()) for m in layers for v in m.buffers(recurse=False)]
+    try: yield
+    finally:
+        with torch.no_grad():
+            for v, before in kept: v.copy_(before)

@@ -11,7 +11,7 @@ import math
 from .objective import FixedLambda
 from fastcore.basics import patch
 
-# %% ../../nbs/training/06_lambdas.ipynb #6e5b6419
+# %% ../../nbs/training/06_lambdas.ipynb #d7d0b79b
 class ScaledLambda(FixedLambda):
     "λ = α g_R / g_W after a warm-up with λ = 0."
     def __init__(self,
@@ -34,7 +34,6 @@ class ScaledLambda(FixedLambda):
         if row["epoch"] == self.warm_up: self.scale = row["g_R"] / max(row["g_W"], 1e-12)
 
     def settings(self):
-        "What a checkpoint must agree with."
         return {"tuner": type(self).__name__, "alpha": self.start, "warm_up": self.warm_up}
 
     def state_dict(self): return {"alpha": self.alpha, "scale": self.scale}
@@ -54,7 +53,7 @@ def meets(
 
 # %% ../../nbs/training/06_lambdas.ipynb #21ebae3b
 class TargetTuner(ScaledLambda):
-    "Steer α until a metric reaches its target on the measured part, at an accuracy of at least `acc`."
+    "Steer α until a metric reaches its target where it is measured, at an accuracy of `acc`."
     def __init__(self,
         target: float = .85, # what the metric shall reach
         metric: str = "DI", # any metric of the whole in `fairness_report`
@@ -67,7 +66,8 @@ class TargetTuner(ScaledLambda):
     ):
         super().__init__(alpha, warm_up)
         if not isinstance(target, (int, float)) or not 0 <= target <= 1:
-            raise ValueError(f"target = {target!r}: expected a value of the metric, between 0 and 1.")
+            raise ValueError(f"target = {target!r}: "
+                             "expected a value of the metric, between 0 and 1.")
         if not 0 < down < 1 < up:
             raise ValueError(f"down = {down}, up = {up}: expected 0 < down < 1 < up.")
         self.target, self.metric, self.acc = target, metric, acc
@@ -119,10 +119,7 @@ def verdict(self: TargetTuner,
             "Train longer, start with a larger alpha, or ask for less: "
             "the two wishes may exclude each other.")
 
-# %% ../../nbs/training/06_lambdas.ipynb #4e858cab
-def GrowingLambda(lam, steps): return RampedLambda(lam, 0, steps, "epoch") # goes
-
-# %% ../../nbs/training/06_lambdas.ipynb #2f27bd46
+# %% ../../nbs/training/06_lambdas.ipynb #1458544c
 class RampedLambda(FixedLambda):
     "A weight that is 0 at first, then grows with every step or epoch, and then stays."
     ahead = True # the distance is measured, and the ring filled, from the first step on
@@ -140,27 +137,32 @@ class RampedLambda(FixedLambda):
             raise ValueError(f"start = {start!r}, stop = {stop!r}: "
                              f"expected whole numbers of {each}s, 0 <= start < stop.")
         self.full, self.start, self.stop, self.each = self.lam, start, stop, each
-        self.at, self.lam = 0, 0. # steps done, or number of the present epoch
+        self.at, self.lam = 0, 0.
         self.after_epoch({}) # the first epoch begins
 
-    def after_step(self):
-        "One step more."
-        if self.each == "epoch": return
-        self.at += 1
-        share = (self.at - self.start) / (self.stop - self.start)
-        self.lam = self.full * min(1., max(0., share))
-
-    def after_epoch(self, row):
-        "One epoch more: a running sum, as the stored rows were made."
-        if self.each == "step": return
-        self.at += 1
-        if self.at <= self.start: return
-        self.lam = min(self.full, self.lam + self.full / (self.stop - self.start))
-
     def settings(self):
-        "What a checkpoint must agree with."
         return {"lam": self.full, "start": self.start, "stop": self.stop, "each": self.each}
 
     def state_dict(self): return {"lam": self.lam, "at": self.at}
 
     def load_state_dict(self, state): self.lam, self.at = state["lam"], state["at"]
+
+# %% ../../nbs/training/06_lambdas.ipynb #1872afde
+@patch
+def after_step(self: RampedLambda):
+    "One step more."
+    if self.each == "epoch": return
+    self.at += 1
+    share = (self.at - self.start) / (self.stop - self.start)
+    self.lam = self.full * min(1., max(0., share))
+
+@patch
+def after_epoch(self: RampedLambda, row):
+    "One epoch more."
+    if self.each == "step": return
+    self.at += 1
+    if self.at <= self.start: return
+    self.lam = min(self.full, self.lam + self.full / (self.stop - self.start))
+
+# %% ../../nbs/training/06_lambdas.ipynb #4e858cab
+def GrowingLambda(lam, steps): return RampedLambda(lam, 0, steps, "epoch") # goes

@@ -1,0 +1,151 @@
+"""Settings, keys, campaigns and tables that all experiments share."""
+import warnings
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from fairw2_nb.experiments.experiment import (
+    Experiment, as_seeds, make_row, mean_sd, provenance_line, report, rows_of, run_rows)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def toy_run(seed, lam=1., names=None):
+    return {"DI": seed / 10 + lam}
+
+
+def toy_grid(seeds=3):
+    return [dict(seed=k) for k in as_seeds(seeds)]
+
+
+def toy_table(frame):
+    return mean_sd(frame, "lam", ["DI"], "seeds")
+
+
+TOY = Experiment("toy", "A toy", toy_run, toy_grid, toy_table, "DI: a number.")
+
+
+def test_it_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        TOY.name = "other"
+
+
+def test_rows_of_other_settings_are_left_out_and_order_is_kept(tmp_path):
+    run_rows(TOY, toy_grid(), tmp_path)
+    frame = run_rows(TOY, [dict(seed=2), dict(seed=0)], tmp_path)
+    assert list(frame.seed) == [2, 0]
+
+
+def test_a_setting_asked_for_twice_is_run_once(tmp_path):
+    frame = run_rows(TOY, [dict(seed=1), dict(seed=1, lam=1), dict(seed=1, lam=1.)], tmp_path)
+    assert len(frame) == 1 == len(rows_of(TOY, tmp_path))
+
+
+def test_defaults_are_part_of_the_key(tmp_path):
+    "A changed default asks for another row; the default written out does not."
+    run_rows(TOY, toy_grid(), tmp_path)
+    calls = []
+
+    def run(seed, lam=2., names=None):
+        calls.append((seed, lam))
+        return {"DI": 0.}
+    run_rows(replace(TOY, run=run), [dict(seed=0, lam=1.)], tmp_path)
+    assert not calls
+    run_rows(replace(TOY, run=run), [dict(seed=0)], tmp_path)
+    assert calls == [(0, 2.)]
+
+
+@pytest.mark.parametrize("change", [dict(version=2), dict(data=lambda **_: "other")])
+def test_version_and_data_ask_anew(tmp_path, change):
+    run_rows(TOY, toy_grid(1), tmp_path)
+    run_rows(replace(TOY, **change), toy_grid(1), tmp_path)
+    assert len((tmp_path / "toy.jsonl").read_text().splitlines()) == 2
+
+
+def test_campaigns_are_kept_apart(tmp_path):
+    run_rows(TOY, toy_grid(), tmp_path)
+    run_rows(TOY, toy_grid("100-101"), tmp_path, campaign="fresh")
+    assert list(rows_of(TOY, tmp_path, "fresh").seed) == [100, 101]
+    assert list(rows_of(TOY, tmp_path).seed) == [0, 1, 2]
+    assert list(rows_of(TOY, tmp_path, seed=1).seed) == [1]
+
+
+def test_lists_and_dictionaries_are_settings_too(tmp_path):
+    settings = [dict(seed=0, names=names) for names in (["a"], {"b": 1}, None)]
+    assert len(run_rows(TOY, settings, tmp_path)) == 3
+    assert len(run_rows(TOY, settings, tmp_path)) == 3
+    assert len((tmp_path / "toy.jsonl").read_text().splitlines()) == 3
+
+
+def test_an_unknown_setting_is_refused_before_anything_runs(tmp_path):
+    with pytest.raises(TypeError, match="sead"):
+        run_rows(TOY, [dict(seed=0, sead=1)], tmp_path)
+    assert not (tmp_path / "toy.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["seed", "version", "data", "commit", "duration", "torch"])
+def test_results_may_not_hide_settings_or_provenance(name):
+    bad = replace(TOY, run=lambda seed: {name: 1})
+    with pytest.raises(ValueError, match=f"toy returns {name}"):
+        make_row(bad, dict(seed=0), {})
+
+
+def test_a_failing_run_keeps_the_rows_before_it(tmp_path):
+    def run(seed):
+        if seed == 2: raise RuntimeError("no luck")
+        return {"DI": seed}
+    bad = replace(TOY, run=run)
+    with pytest.raises(RuntimeError, match="no luck"):
+        run_rows(bad, toy_grid(4), tmp_path)
+    assert list(rows_of(bad, tmp_path).seed) == [0, 1]
+
+
+def test_warnings_of_single_runs_are_not_shown(tmp_path):
+    def run(seed):
+        warnings.warn("nobody hears this")
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(run_rows(replace(TOY, run=run), toy_grid(), tmp_path)) == 3
+
+
+def test_what_is_timed_runs_alone(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("joblib.Parallel", lambda n_jobs, **_: seen.append(n_jobs) or list)
+    for timed in (False, True):
+        run_rows(replace(TOY, timed=timed), [], tmp_path, workers=2)
+    assert seen == [2, 1]
+
+
+@given(st.lists(st.floats(-10, 10), min_size=2, max_size=20))
+def test_the_spread_is_that_of_a_sample(values):
+    shown = mean_sd(pd.DataFrame({"kind": 1, "DI": values}), "kind", ["DI"]).DI.iloc[0]
+    assert shown == f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}" or (
+        [float(z) for z in shown.split(" ± ")] == pytest.approx(
+            [np.mean(values), np.std(values, ddof=1)], abs=.0006))
+
+
+def test_groups_with_an_undefined_setting_are_shown():
+    frame = pd.DataFrame({"seconds": [1., np.nan], "DI": [.5, .7]})
+    assert list(mean_sd(frame, "seconds", ["DI"]).DI) == ["0.500", "0.700"]
+
+
+@pytest.mark.parametrize("seeds, found", [
+    (2, [0, 1]), ("2", [0, 1]), ("7-9", [7, 8, 9]), ("5-5", [5]), ([3, 1], [3, 1])])
+def test_seeds(seeds, found):
+    assert as_seeds(seeds) == found
+
+
+@pytest.mark.parametrize("seeds", [0, -1, "0", "-2", "9-7", "a", "1-", "", "1-2-3", "1.5"])
+def test_bad_seeds_are_refused_in_words(seeds):
+    with pytest.raises(ValueError, match="at least 1, or a range such as 100-109"):
+        as_seeds(seeds)
+
+
+def test_the_report_says_where_its_numbers_come_from(tmp_path):
+    frame = run_rows(replace(TOY, about="A <toy>"), toy_grid(), tmp_path)
+    page = report(replace(TOY, about="A <toy>"), frame)
+    assert "A &lt;toy&gt;" in page and "<toy>" not in page and "DI: a number." in page
+    assert provenance_line(frame).startswith("3 rows, seeds 0 to 2, campaign main, data drawn.")
+    assert "torch" in page and "3 rows" in page and "http" not in page
