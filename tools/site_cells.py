@@ -70,8 +70,9 @@ class Writer:
         for kind, suffix in IMAGES.items():
             if kind in data:
                 return self.figure(self.store(data[kind], suffix), options)
-        if "text/markdown" in data or "text/latex" in data:
-            return self.text(data.get("text/markdown") or data["text/latex"])
+        for kind in ("text/markdown", "text/latex"):
+            if kind in data:
+                return self.text(data[kind])
         if "text/html" in data:
             return self.html(data["text/html"])
         return self.plain(data.get("text/plain", ""))
