@@ -1,14 +1,19 @@
 """One tree seen three times: a notebook, its module and its page have the same place and name."""
 import ast
+import os
 import re
 from collections import Counter
 from functools import lru_cache
+from pathlib import Path
 
 import fairw2_nb
 import pytest
 import site_pages
 from conftest import LIB, ROOT, code_cells, each_module, each_notebook, is_exported
 from conftest import module_id, modules, notebook_id, notebooks
+
+LINK = r"\(([^)#]+)[^)]*\)"
+NEXT = re.compile(rf"\bNext\b[^[.]*\[[^]]*\]{LINK}|\[[^]]*\bnext page\b[^]]*\]{LINK}")
 
 
 def place(nb):
@@ -38,10 +43,11 @@ def patched(source):
     own = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     for node in [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
         for mark in map(ast.unparse, node.decorator_list):
-            target = ast.unparse(node.args.args[0].annotation) if mark.startswith("patch") else ""
-            if to := re.match(r"patch_to\((\w+)", mark):
-                target = to[1]
-            if target and target not in own:
+            kind = re.fullmatch(r"patch(_to)?(?:\((\w+).*\))?", mark, re.S)
+            if not kind:
+                continue
+            target = kind[2] if kind[1] else ast.unparse(node.args.args[0].annotation)
+            if target not in own:
                 yield node.lineno, target
 
 
@@ -72,6 +78,19 @@ def test_class_and_methods_in_one_module(path):
     found = [f"{path.relative_to(ROOT)}:{line} patches {cls}, which lives elsewhere"
              for line, cls in patched(path.read_text(encoding="utf-8"))]
     assert not found, "\n".join(found)
+
+
+@each_notebook
+def test_next_is_the_next_page(path):
+    "Where the last cell of a page names the next one, the footer of the page agrees."
+    texts = [c["source"] for c in site_pages.read_cells(path) if c["cell_type"] == "markdown"]
+    pages, here = site_pages.all_pages(), site_pages.page_of(path)
+    after = pages[(pages.index(here) + 1) % len(pages)]
+    for link in NEXT.findall(texts[-1]):
+        to = Path(os.path.normpath(path.parent / (link[0] or link[1])))
+        assert to.exists(), f"{path.relative_to(ROOT)} calls {link} next, which is not there."
+        named = site_pages.page_of(to)
+        assert named == after, f"{here} calls {named} next, and {after} is."
 
 
 def test_numbers_are_used_once():

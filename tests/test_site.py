@@ -86,7 +86,7 @@ SEARCHES = {
     "csv": ["start/own_table.html", "data/tables.html"],
     "threshold": ["start/", "metrics/"],
     "gpu": ["start/", "training/loop.html"],
-    "WassersteinPenalty": ["penalty/loss.html", "api.html"],
+    "WassersteinPenalty": ["penalty/loss.html"],
 }
 
 

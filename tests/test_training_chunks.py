@@ -34,12 +34,13 @@ def test_gradient_of_the_whole_batch(n, chunk, seed, p):
 def test_fit_with_chunks_is_fit_without():
     torch.manual_seed(0)
     data = FairDataset(torch.randn(300, 4), (torch.rand(300) < .5).float(), torch.arange(300) % 2)
-    nets = [nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1), nn.Flatten(0)) for _ in range(2)]
-    nets[1].load_state_dict(copy.deepcopy(nets[0].state_dict()))
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1), nn.Flatten(0))
+    nets = [net, copy.deepcopy(net)]
     histories = [fit(net, data, lam=1., penalty=WassersteinPenalty(reference=Fresh(50)), epochs=3,
                      batch_size=100, progress=False) for net in (nets[0], InChunks(nets[1], 30))]
     assert histories[0][-1]["loss"] == pytest.approx(histories[1][-1]["loss"], rel=1e-4)
-    for a, b in zip(nets[0].parameters(), nets[1].parameters()): assert_close(a, b, rtol=1e-3, atol=1e-5)
+    for a, b in zip(nets[0].parameters(), nets[1].parameters()):
+        assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
 def test_evaluation_leaves_running_statistics_alone():
@@ -53,4 +54,5 @@ def test_evaluation_leaves_running_statistics_alone():
 
 @pytest.mark.parametrize("chunk", [0, -1, 2.5, "many"])
 def test_bad_chunk(chunk):
-    with pytest.raises(ValueError, match="expected a number of observations"): InChunks(nn.Linear(1, 1), chunk)
+    with pytest.raises(ValueError, match="expected a number of observations"):
+        InChunks(nn.Linear(1, 1), chunk)

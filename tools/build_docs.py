@@ -4,6 +4,7 @@ nbdev's own filters run first (hidden cells, `show_doc`, symbol links), then eac
 written as Markdown, then zensical turns the Markdown into HTML. The same notebooks always give the
 same bytes. With a folder as argument the site is built there, and README.md is left alone.
 """
+import ast
 import os
 import re
 import shutil
@@ -16,13 +17,14 @@ from pathlib import Path
 import yaml
 from execnb.nbio import read_nb
 from nbdev.config import get_config
-from nbdev.doclinks import _build_modidx
-from nbdev.processors import FilterDefaults, FrontmatterProc, add_fold, insert_warning, mv_exports
+from nbdev.doclinks import NbdevLookup, _build_modidx
+from nbdev.processors import (FilterDefaults, FrontmatterProc, add_fold, add_links, exec_show_docs,
+                              insert_warning, mv_exports)
 
 from site_cells import SiteWriter, readme
 from site_names import names_page
 from site_pages import (API_PAGE, DOCS, NBS, ROOT, all_notebooks_sha256, builder_sha256,
-                        notebook_sha256, notebooks, page_of, section, sections, settings)
+                        notebook_sha256, notebooks, page_of, rooms, section, sections, settings)
 from site_search import readable_index
 from site_symbols import SymbolRenderer, anchors, folded_title
 from site_text import for_site, plain
@@ -31,13 +33,32 @@ SITE = ROOT / "tools" / "site"
 HEAD = re.compile(r"\A\s*# +(?P<title>.+?) *(?:\n+|\Z)(?:> *(?P<subtitle>.+?) *(?:\n|\Z))?"
                   r"(?P<intro>.*)\Z", re.S)
 
+NAME = re.compile(r"^#.*?$|^    .*?$|^```.*?^```|\[[^][]*\]\([^)]*\)|(?P<name>`[^`\s]+`)",
+                  re.M | re.S)
+IMPORTS = "#| code-fold: true\n#| code-summary: Imports\n"
+
+
+def full_names(cell):
+    "A method that was patched in behind a decorator has forgotten its class: say it."
+    if getattr(cell, "has_sd", False):
+        cell.source = re.sub(r"show_doc\(([\w.]+)\)", r'show_doc(\1, name="\1")', cell.source)
+
+
+def symbol_links(cell):
+    "Names in backticks become links, except in headings, in code and in the text of a link."
+    link = NbdevLookup().link_line
+    if cell.cell_type == "markdown":
+        cell.source = NAME.sub(lambda m: link(m[0]) if m["name"] else m[0], cell.source)
+
 
 class SiteFilters(FilterDefaults):
     "nbdev's filters without those that write for Quarto; exported code stays on the page."
 
     def base_procs(self):
         quarto = (FrontmatterProc, insert_warning, add_fold, mv_exports)
-        return [proc for proc in super().base_procs() if proc not in quarto]
+        procs = [proc for proc in super().base_procs() if proc not in quarto]
+        procs.insert(procs.index(exec_show_docs), full_names)
+        return [symbol_links if proc is add_links else proc for proc in procs]
 
 
 def marked(source):
@@ -57,6 +78,21 @@ def as_source(cell):
     return "\n".join([*lines, cell.source])
 
 
+def only_imports(source):
+    "Whether a cell holds imports and nothing else."
+    body = ast.parse(re.sub(r"^[%!].*$", "pass", source, flags=re.M)).body
+    return bool(body) and all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body)
+
+
+def fold_imports(cells, cell):
+    "Add a cell of imports, folded; to the one before it, if that holds imports too."
+    if cells and cells[-1].source.startswith(IMPORTS):
+        cells[-1].source += "\n" + cell.source
+    else:
+        cell.source = IMPORTS + cell.source
+        cells.append(cell)
+
+
 def processed(nb):
     "The cells of a notebook after nbdev's filters, each exported one beside what is said of it."
     book = read_nb(nb)
@@ -68,8 +104,10 @@ def processed(nb):
     SymbolRenderer.folded = {name for source in shown for name in anchors(source, False)}
     SiteFilters()(book)
     cells, start, above = [], 0, {}
-    for cell in book.cells:
-        if "exports" in getattr(cell, "directives_", {}):
+    for cell in [cell for cell in book.cells if cell.source or cell.get("outputs")]:
+        if cell.cell_type == "code" and nb.parent.name in rooms() and only_imports(cell.source):
+            fold_imports(cells, cell)
+        elif "exports" in getattr(cell, "directives_", {}):
             start, above = len(cells), cell.directives_
             cell.source = as_source(cell)
             cells.append(cell)

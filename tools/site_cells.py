@@ -6,9 +6,12 @@ import re
 from pathlib import Path
 from textwrap import indent
 
+from markdown.extensions.toc import slugify
+
 from site_pages import NBS, ROOT, page_of, read_cells, settings
 from site_text import for_readme, for_site
 
+HEADING = re.compile(r"^#+ +(.+?) *$", re.M)
 DIRECTIVE = re.compile(r"^#\| *([\w-]+):? *(.*)\n?", re.M)
 IMAGES = {"image/svg+xml": "svg", "image/png": "png", "image/jpeg": "jpg"}
 HIDING = {"hide", "default_exp"}
@@ -30,7 +33,9 @@ class Writer:
 
     def __init__(self, nb):
         self.nb, self.files = nb, {}  # files: path relative to docs/ -> bytes of a figure
-        self.anchors = set()  # set so far by sources on this page
+        texts = [cell["source"] for cell in read_cells(nb)] if nb.exists() else []
+        headings = HEADING.findall("\n".join(texts))
+        self.anchors = {slugify(heading, "-") for heading in headings}  # taken so far
 
     def error(self, what):
         "Stop with a sentence that names the notebook."
@@ -65,8 +70,9 @@ class Writer:
         for kind, suffix in IMAGES.items():
             if kind in data:
                 return self.figure(self.store(data[kind], suffix), options)
-        if "text/markdown" in data or "text/latex" in data:
-            return self.text(data.get("text/markdown") or data["text/latex"])
+        for kind in ("text/markdown", "text/latex"):
+            if kind in data:
+                return self.text(data[kind])
         if "text/html" in data:
             return self.html(data["text/html"])
         return self.plain(data.get("text/plain", ""))

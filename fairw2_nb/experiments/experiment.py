@@ -31,12 +31,12 @@ class Experiment:
     "What is run, on which settings, and how its rows are shown."
     name: str # of the command and of the row file
     about: str # one line: help of the command, heading of the report
-    run: Callable # (**setting) -> dictionary of plain values
-    grid: Callable # (preset, seeds, ...) -> settings; its parameters are the flags
-    table: Callable # frame of rows -> frame to show
+    run: Callable # `(**setting)` to a dictionary of plain values
+    grid: Callable # `(preset, seeds, ...)` to settings; its parameters are the flags
+    table: Callable # frame of rows to the frame that is shown
     legend: str # what the columns mean
-    figure: Callable = None # frame of rows -> figure
-    data: Callable = drawn # (**setting) -> checksum of what is read
+    figure: Callable = None # frame of rows to a figure
+    data: Callable = drawn # `(**setting)` to the checksum of what is read
     version: int = 1 # raised when the same setting shall give another row
     timed: bool = False # measures time or memory: one run at a time
 
@@ -178,7 +178,8 @@ def provenance_line(
     def values(name):
         known = sorted({str(v) for v in frame[name] if v == v and v != ""})
         return ", ".join(known) or "not noted"
-    seeds = f", seeds {frame.seed.min():g} to {frame.seed.max():g}" if "seed" in frame else ""
+    low, high = (frame.seed.min(), frame.seed.max()) if "seed" in frame else (0, 0)
+    seeds = f", seeds {low:g} to {high:g}" if low < high else ""
     versions = ", ".join(f"{name} {values(name)}" for name in ABOUT[-4:])
     return (f"{len(frame)} rows{seeds}, campaign {values('campaign')}, data {values('data')}. "
             f"Commit {values('commit')}; {versions}; Python {values('python')}. "

@@ -8,6 +8,7 @@ __all__ = ['Binary']
 # %% ../../nbs/training/01_tasks.ipynb #cf71582d
 from dataclasses import dataclass
 
+from fastcore.basics import patch
 from torch.nn import functional as F
 
 # %% ../../nbs/training/01_tasks.ipynb #fafc72bf
@@ -24,25 +25,37 @@ class Binary:
             raise ValueError(
                 f'loss = {self.loss!r}: expected "bce", "mse" or a function of (outputs, y).')
 
-    def scores(self, out):
-        "Scores in [0, 1], shape (B,), from outputs of shape (B,) or (B, 1)."
-        out = _one_each(out)
-        return out.sigmoid() if self.outputs == "logits" else out
+# %% ../../nbs/training/01_tasks.ipynb #67a8e844
+@patch
+def scores(self: Binary,
+    out, # outputs of the network, shape (B,) or (B, 1)
+): # shape (B,)
+    "Scores in [0, 1]."
+    out = _one_each(out)
+    return out.sigmoid() if self.outputs == "logits" else out
 
-    def risk(self, out, y):
-        "The mean loss of a batch, from outputs."
-        out = _one_each(out)
-        y = y.reshape(out.shape)
-        if callable(self.loss): return self.loss(out, y)
-        if self.loss == "bce" and self.outputs == "logits":
-            return F.binary_cross_entropy_with_logits(out, y)
-        return self.risk_of_scores(self.scores(out), y)
+@patch
+def risk(self: Binary,
+    out, # outputs of the network, shape (B,) or (B, 1)
+    y, # labels, shape (B,) or (B, 1)
+): # scalar
+    "The mean loss of a batch, from outputs."
+    out = _one_each(out)
+    if callable(self.loss): return self.loss(out, y.reshape(out.shape))
+    if self.loss == "bce" and self.outputs == "logits":
+        return F.binary_cross_entropy_with_logits(out, y.reshape(out.shape))
+    return self.risk_of_scores(self.scores(out), y)
 
-    def risk_of_scores(self, f, y):
-        "The same from scores of shape (B,)."
-        y = y.reshape(f.shape)
-        if callable(self.loss): return self.loss(f if self.outputs == "scores" else f.logit(), y)
-        return F.mse_loss(f, y) if self.loss == "mse" else F.binary_cross_entropy(f, y)
+# %% ../../nbs/training/01_tasks.ipynb #f37e0267
+@patch
+def risk_of_scores(self: Binary,
+    f, # scores, shape (B,)
+    y, # labels, shape (B,) or (B, 1)
+): # scalar
+    "The same from scores."
+    y = y.reshape(f.shape)
+    if callable(self.loss): return self.loss(f if self.outputs == "scores" else f.logit(), y)
+    return F.mse_loss(f, y) if self.loss == "mse" else F.binary_cross_entropy(f, y)
 
 # %% ../../nbs/training/01_tasks.ipynb #41647db9
 def _one_each(out):
@@ -54,4 +67,4 @@ def _one_each(out):
 
 # %% ../../nbs/training/01_tasks.ipynb #b4c6959d
 def risk_function(loss, outputs): return Binary(loss, outputs).risk # goes when callers have moved
-def to_scores(out, outputs): return Binary("bce", outputs).scores(out) # goes when callers have moved
+def to_scores(out, outputs): return Binary("bce", outputs).scores(out) # goes
