@@ -1,4 +1,4 @@
-"""Wasserstein fairness penalties for neural networks. The names below are imported when they are first used."""
+"""Wasserstein fairness penalties for neural networks; names are imported when first used."""
 __version__ = "0.1.0"
 
 from importlib import import_module
@@ -7,6 +7,7 @@ PLACES = { # everyday name: module that has it
     "WassersteinPenalty": "penalty.loss",
     "wasserstein_penalty": "penalty.loss",
     "wasserstein_1d": "transport.exact",
+    "Objective": "training.objective",
     "fit": "training.loop",
     "TargetTuner": "training.lambdas",
     "FairDataset": "data.dataset",

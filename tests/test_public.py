@@ -43,7 +43,7 @@ def unexplained(sym):
     "The parameters of a function or class without a comment; a foreign `__init__` is not ours."
     if inspect.isclass(sym) and not getattr(sym.__init__, "__module__", "").startswith(LIB.name):
         return []
-    found = docments(sym, full=True, returns=False).items()
+    found = docments(sym, full=True, returns=False, args_kwargs=True).items()
     return [name for name, doc in found if name not in ("self", "cls") and not doc.docment]
 
 

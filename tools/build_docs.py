@@ -4,6 +4,7 @@ nbdev's own filters run first (hidden cells, `show_doc`, symbol links), then eac
 written as Markdown, then zensical turns the Markdown into HTML. The same notebooks always give the
 same bytes. With a folder as argument the site is built there, and README.md is left alone.
 """
+import ast
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ from nbdev.processors import (FilterDefaults, FrontmatterProc, add_fold, add_lin
 from site_cells import SiteWriter, readme
 from site_names import names_page
 from site_pages import (API_PAGE, DOCS, NBS, ROOT, all_notebooks_sha256, builder_sha256,
-                        notebook_sha256, notebooks, page_of, section, sections, settings)
+                        notebook_sha256, notebooks, page_of, rooms, section, sections, settings)
 from site_search import readable_index
 from site_symbols import SymbolRenderer, anchors, folded_title
 from site_text import for_site, plain
@@ -32,7 +33,9 @@ SITE = ROOT / "tools" / "site"
 HEAD = re.compile(r"\A\s*# +(?P<title>.+?) *(?:\n+|\Z)(?:> *(?P<subtitle>.+?) *(?:\n|\Z))?"
                   r"(?P<intro>.*)\Z", re.S)
 
-NAME = re.compile(r"^#.*?$|^    .*?$|^```.*?^```|\[[^][]*\]\([^)]*\)|(?P<name>`[^`\s]+`)", re.M | re.S)
+NAME = re.compile(r"^#.*?$|^    .*?$|^```.*?^```|\[[^][]*\]\([^)]*\)|(?P<name>`[^`\s]+`)",
+                  re.M | re.S)
+IMPORTS = "#| code-fold: true\n#| code-summary: Imports\n"
 
 
 def full_names(cell):
@@ -75,6 +78,21 @@ def as_source(cell):
     return "\n".join([*lines, cell.source])
 
 
+def only_imports(source):
+    "Whether a cell holds imports and nothing else."
+    body = ast.parse(re.sub(r"^[%!].*$", "pass", source, flags=re.M)).body
+    return bool(body) and all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body)
+
+
+def fold_imports(cells, cell):
+    "Add a cell of imports, folded; to the one before it, if that holds imports too."
+    if cells and cells[-1].source.startswith(IMPORTS):
+        cells[-1].source += "\n" + cell.source
+    else:
+        cell.source = IMPORTS + cell.source
+        cells.append(cell)
+
+
 def processed(nb):
     "The cells of a notebook after nbdev's filters, each exported one beside what is said of it."
     book = read_nb(nb)
@@ -86,8 +104,10 @@ def processed(nb):
     SymbolRenderer.folded = {name for source in shown for name in anchors(source, False)}
     SiteFilters()(book)
     cells, start, above = [], 0, {}
-    for cell in book.cells:
-        if "exports" in getattr(cell, "directives_", {}):
+    for cell in [cell for cell in book.cells if cell.source or cell.get("outputs")]:
+        if cell.cell_type == "code" and nb.parent.name in rooms() and only_imports(cell.source):
+            fold_imports(cells, cell)
+        elif "exports" in getattr(cell, "directives_", {}):
             start, above = len(cells), cell.directives_
             cell.source = as_source(cell)
             cells.append(cell)

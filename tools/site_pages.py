@@ -40,8 +40,8 @@ def read_cells(nb):
 @lru_cache(None)
 def is_internal(nb):
     "Whether the first cell has a line `- kind: internals`: its page stands last on the site."
-    cells = read_cells(nb)
-    return bool(cells and re.search(r"^- *kind: *internals *$", cells[0]["source"], re.M))
+    texts = [cell["source"] for cell in read_cells(nb) if cell["cell_type"] == "markdown"]
+    return bool(texts and re.search(r"^- *kind: *internals *$", texts[0], re.M))
 
 
 def section(nb):

@@ -73,7 +73,7 @@ def parameter_table(sym):
     rows = []
     if inspect.isclass(sym) and issubclass(sym, Exception):
         return ""
-    for name, doc in docments(with_source(sym), full=True, returns=True).items():
+    for name, doc in docments(with_source(sym), full=True, args_kwargs=True).items():
         kind = type_name(doc.anno)
         detail = " ".join((doc.docment or "").split()).replace("|", r"\|")
         if name == "return":
@@ -155,8 +155,6 @@ def anchors(source, has_entry):
 def folded_title(source, has_entry):
     "What stands on a folded cell: below an entry, no more than that it is the source."
     found = definitions(ast.parse(source))
-    if not found and not re.search(r"^\w+ *=", source, re.M):
-        return "Imports"
     if has_entry or not found:
         return "Source"
     if len(found) == 1:

@@ -46,11 +46,8 @@ class FileTree:
 
 # %% ../../nbs/data/09_archive.ipynb #91acee8f
 @patch
-def walk(self: FileTree,
-    folder: str, # its path
-    depth: int, # how many folders deeper to look
-):
-    "Add the files of a folder and of the folders in it."
+def walk(self: FileTree, folder, depth):
+    "Add the files of a folder and of the folders in it, `depth` deep."
     try: inside = list(os.scandir(folder))
     except PermissionError: return warnings.warn(f"{folder} may not be read and is left out.")
     for f in inside:
@@ -58,12 +55,8 @@ def walk(self: FileTree,
         if f.is_dir() and depth: self.walk(f.path, depth - 1)
         elif f.is_file(): self.add(f.path, f.stat().st_size)
 
-# %% ../../nbs/data/09_archive.ipynb #3d7487f2
 @patch
-def add(self: FileTree,
-    path: str, # path of a file
-    size: int, # its size
-):
+def add(self: FileTree, path, size):
     "Add one file, or what is in it."
     if not path.lower().endswith(".zip"): return self.entries.append((path, "", size))
     try: self.zips[path] = zipfile.ZipFile(path)
@@ -75,9 +68,7 @@ def add(self: FileTree,
         self.entries.append((path, m.filename, m.file_size))
 
 # %% ../../nbs/data/09_archive.ipynb #b9ca1df9
-def unpack(
-    content: bytes, # a text file, perhaps packed by gzip or zip
-) -> str: # its text
+def unpack(content):
     "Text out of gzip, zip or neither."
     if content[:2] == b"\x1f\x8b": return unpack(gzip.decompress(content))
     if content[:4] != b"PK\x03\x04": return content.decode("utf-8-sig")
@@ -86,11 +77,8 @@ def unpack(
         return unpack(z.read(texts[0]))
 
 # %% ../../nbs/data/09_archive.ipynb #7f76b6eb
-def decode_image(
-    content: bytes, # a JPEG or PNG file
-    size: int, # height and width wanted
-) -> np.ndarray: # uint8, shape (3, size, size), or None
-    "Decode and resize one image; None if it is damaged."
+def decode_image(content, size):
+    "Decode and resize one image, bytes of shape (3, size, size); None if it is damaged."
     try:
         with Image.open(io.BytesIO(content)) as image:
             image = image.convert("RGB")
@@ -100,22 +88,15 @@ def decode_image(
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError): return None
 
 # %% ../../nbs/data/09_archive.ipynb #90e4c008
-def find_images(
-    tree: FileTree, # all files
-) -> dict: # id -> entry
-    "The images among the files, by id."
+def find_images(tree):
+    "The images among the files: a dictionary from id to entry."
     number = re.compile(r"(\d{1,9})\.(jpe?g|png)", re.I)
     found = ((number.fullmatch(os.path.basename(e[1] or e[0])), e) for e in reversed(tree.entries))
     return {int(m[1]): e for m, e in found if m}
 
 # %% ../../nbs/data/09_archive.ipynb #bb296312
-def decode_all(
-    tree: FileTree, # where to read
-    images: dict, # id -> entry
-    out: np.ndarray, # uint8, shape (n, 3, size, size), filled from its beginning
-    block: int = 512, # images decoded at a time
-) -> tuple: # ids of the rows that were filled, names of the damaged images
-    "Decode images into an array."
+def decode_all(tree, images, out, block=512):
+    "Decode images into an array; ids of the rows filled, names of the damaged images."
     good, bad, todo = [], [], sorted(images)
     def one(i):
         try: return decode_image(tree.read(images[i]), out.shape[-1])
@@ -132,10 +113,8 @@ def decode_all(
     return good, bad
 
 # %% ../../nbs/data/09_archive.ipynb #8319ffe2
-def read_cache(
-    base: Path, # path of the cache without its ending
-) -> tuple: # images, ids, names of damaged images; or None
-    "A cache that is whole, mapped into memory; else None."
+def read_cache(base):
+    "Images, ids and names of damaged images of a cache that is whole; else None."
     try:
         about = json.loads(base.with_suffix(".json").read_text())
         x = np.load(base.with_suffix(".npy"), mmap_mode="c")
@@ -145,12 +124,8 @@ def read_cache(
     warnings.warn(f"The decoded images in {base}.npy are damaged: they are decoded again.")
 
 # %% ../../nbs/data/09_archive.ipynb #2a6cfd8f
-def write_cache(
-    base: Path, # path of the cache without its ending
-    shape: tuple, # shape of the images
-    fill, # function that fills an array and gives ids and names of damaged images
-) -> tuple: # images, ids, names of damaged images
-    "Decode into a file, whole or not at all."
+def write_cache(base, shape, fill):
+    "Let `fill` decode into a file, whole or not at all; gives what `read_cache` gives."
     base.parent.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(base.parent).free < 1.05 * np.prod(shape, dtype=float) + 1e7:
         raise OSError("there is not enough room on the disk")
@@ -168,13 +143,8 @@ def write_cache(
     return np.load(base.with_suffix(".npy"), mmap_mode="c")[:len(ids)], ids, bad
 
 # %% ../../nbs/data/09_archive.ipynb #b1bb73c3
-def decoded_images(
-    tree: FileTree, # where to read
-    images: dict, # id -> entry
-    size: int, # height and width wanted
-    cache: Path, # folder of the cache
-) -> tuple: # images of shape (n, 3, size, size), ids, names of damaged images
-    "The decoded images, from the cache if it has them."
+def decoded_images(tree, images, size, cache):
+    "Images, ids and names of damaged images, from the cache if it has them."
     content = repr([size, sorted((i, e[2]) for i, e in images.items())])
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     base, shape = Path(cache) / f"faces-{size}-{key}", (len(images), 3, size, size)

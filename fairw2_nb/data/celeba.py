@@ -31,9 +31,7 @@ WHERE = ("Put these there, in any subfolder:\n"
     "in the same form.")
 
 # %% ../../nbs/data/08_celeba.ipynb #f8d1ae20
-def download_celeba(
-    folder, # where the files go
-):
+def download_celeba(folder):
     "CelebA by torchvision's own download, 1.4 GB."
     try: torchvision_module("datasets").CelebA(str(folder), split="all", download=True)
     except Exception as error:
@@ -42,19 +40,14 @@ def download_celeba(
                          f"{reason}). Try again tomorrow, or download by hand.\n"
                          f"The folder is {folder}. {WHERE}") from error
 
-def celeba_tree(
-    root, # folder or zip file; if None, FAIRW2_CELEBA, else the user's cache folder
-    download: bool, # let torchvision download what is missing
-) -> FileTree: # all files in it
+def celeba_tree(root, download):
     "All files of CelebA."
     folder = user_dir(root, "FAIRW2_CELEBA", "celeba")
     if download: download_celeba(folder)
     return FileTree(folder)
 
 # %% ../../nbs/data/08_celeba.ipynb #43c982c1
-def as_flags(
-    table: pd.DataFrame, # attributes, -1 and 1 or 0 and 1
-) -> pd.DataFrame: # 0 and 1, uint8
+def as_flags(table):
     "Attributes as 0 and 1."
     values = np.unique(table)
     if not (set(values) <= {-1, 1} or set(values) <= {0, 1}):
@@ -62,23 +55,14 @@ def as_flags(
                          "expected -1 and 1, or 0 and 1.")
     return (table > 0).astype(np.uint8)
 
-def name_some(
-    names: list, # names, maybe many
-    most: int = 5, # how many to name
-) -> str: # the first ones, and how many more there are
-    "A few names for a message."
+def name_some(names, most=5):
+    "The first names for a message, and how many more there are."
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
 
 # %% ../../nbs/data/08_celeba.ipynb #ff954434
-def celeba_labels(
-    tree: FileTree, # all files
-    labels, # path of the attributes, or None
-    partition, # path of the partition, or None
-    parts: tuple, # parts that are wanted
-    needed: tuple, # attributes that are wanted
-) -> dict: # "attributes", as 0 and 1, and, if it is needed, "partition"
-    "The tables that a request needs."
+def celeba_labels(tree, labels, partition, parts, needed):
+    "The tables \"attributes\", as 0 and 1, and, if a part needs it, \"partition\"."
     tables = {"attributes": as_flags(find_labels(tree, labels, "list_attr_celeba", "attr"))}
     for name in needed: column_of(list(tables["attributes"]), name)
     if set(parts) == {"all"}: return tables
@@ -86,11 +70,8 @@ def celeba_labels(
     return tables | {"partition": codes}
 
 # %% ../../nbs/data/08_celeba.ipynb #d841608a
-def match_labels(
-    ids: list, # ids of the images
-    tables: dict, # what the label files are called -> their tables
-) -> np.ndarray: # whether each image is in all tables, shape (n,)
-    "Which images have all labels; a warning names the others."
+def match_labels(ids, tables):
+    "Which images have a row in each table; a warning names the others."
     known = np.ones(len(ids), bool)
     for name, table in tables.items():
         here = np.isin(ids, table.index)
@@ -104,13 +85,8 @@ def match_labels(
     return known
 
 # %% ../../nbs/data/08_celeba.ipynb #803dee3a
-def usable_images(
-    tree: FileTree, # all files
-    size: int, # height and width wanted
-    cache: Path, # folder of the decoded images
-    tables: dict, # as `celeba_labels` gives them
-) -> tuple: # images, ids and notes
-    "The images that can be decoded and have labels, in the order of their ids."
+def usable_images(tree, size, cache, tables):
+    "Images that can be decoded and have labels, in the order of their ids; notes."
     images, notes, rows = find_images(tree), [], len(tables["attributes"])
     if not images: raise NotThere(f"No image such as 000001.jpg is in {tree.root}.")
     x, ids, bad = decoded_images(tree, images, size, cache)
@@ -130,12 +106,8 @@ def usable_images(
 # %% ../../nbs/data/08_celeba.ipynb #c12ee4c2
 PARTS = {"train": 0, "valid": 1, "test": 2}
 
-def rows_of_part(
-    part: str, # "train", "valid", "test" or "all"
-    tables: dict, # as `celeba_labels` gives them, with a row for each image
-    needed: tuple, # the attributes that are s and y
-): # a slice if the rows follow each other, which copies nothing; else row numbers
-    "The rows of one part."
+def rows_of_part(part, tables, needed):
+    "Rows of one part: a slice, which copies nothing, if they follow each other."
     flags, n = tables["attributes"][list(needed)], len(tables["attributes"])
     codes = np.zeros(n) if part == "all" else tables["partition"].iloc[:, 0].to_numpy()
     rows = np.flatnonzero(codes == PARTS.get(part, 0))
@@ -151,10 +123,7 @@ def rows_of_part(
     return torch.from_numpy(rows)
 
 # %% ../../nbs/data/08_celeba.ipynb #109594a0
-def wanted_parts(
-    part, # name of a part, or several of them
-    size: int, # height and width of the images
-) -> tuple: # the names
+def wanted_parts(part, size):
     "The parts that are asked for; raise if one of them or the size makes no sense."
     parts = (part,) if isinstance(part, str) else tuple(part)
     for name in parts:

@@ -15,10 +15,7 @@ from fastcore.basics import patch
 from torch.utils.data import Dataset
 
 # %% ../../nbs/data/01_dataset.ipynb #9babbc70
-def check_finite(
-    x: torch.Tensor, # inputs, shape (n, ...)
-    names: list = None, # names of the columns, for messages
-):
+def check_finite(x, names=None):
     "Raise if `x` holds NaN or infinite values, and say in which columns."
     bad = (~x.isfinite()).sum(0).flatten()
     if names is not None and len(names) != len(bad):
@@ -30,10 +27,7 @@ def check_finite(
                          "Fill them, or drop those rows or columns.")
 
 # %% ../../nbs/data/01_dataset.ipynb #e141e8a6
-def as_inputs(
-    x, # tensor, array, list or DataFrame of numbers, shape (n, ...)
-    names: list = None, # names of the columns, for messages
-) -> torch.Tensor: # float32, shape (n, ...)
+def as_inputs(x, names=None):
     "Inputs as a finite float32 tensor."
     try:
         if isinstance(x, torch.Tensor): x = x.detach().float()
@@ -126,14 +120,8 @@ def __repr__(self: FairDataset):
     return "\n".join(lines)
 
 # %% ../../nbs/data/01_dataset.ipynb #700013df
-def split_rows(
-    y, # labels, shape (n,)
-    s, # groups, shape (n,)
-    share: float = .25, # share of the test part
-    seed: int = 0, # seed of the draw
-    stratify: bool = False, # the same share of each cell (y, s)
-) -> tuple: # row numbers of the training and of the test part, each in ascending order
-    "Draw the rows of two parts."
+def split_rows(y, s, share=.25, seed=0, stratify=False):
+    "Draw the row numbers of a training and a test part, each in ascending order."
     if not 0 < share < 1:
         raise ValueError(f"The share of the test part is {share}: give a number between 0 and 1.")
     y, s = torch.as_tensor(y).cpu(), torch.as_tensor(s).cpu()

@@ -15,10 +15,7 @@ from .dataset import FairDataset
 from fastcore.basics import patch
 
 # %% ../../nbs/data/06_faces.ipynb #fae12b29
-def column_of(
-    names: list, # names of the attributes
-    name: str, # the one that is wanted
-) -> int: # its position
+def column_of(names, name):
     "Position of an attribute; near names in the message if there is none."
     if name in names: return names.index(name)
     word, lower = str(name).lower(), {k.lower(): k for k in names}
@@ -29,11 +26,7 @@ def column_of(
     raise ValueError(f"There is no attribute {name!r}. {hint}")
 
 # %% ../../nbs/data/06_faces.ipynb #686802d1
-def check_faces(
-    x: torch.Tensor, # images
-    attributes: torch.Tensor, # attributes
-    names: list, # names of the attributes
-):
+def check_faces(x, attributes, names):
     "Raise if images and attributes do not have the form of a `FaceDataset`."
     if x.dtype != torch.uint8 or x.ndim != 4 or x.shape[1] != 3:
         raise ValueError("`x` must hold bytes (uint8) of shape (n, 3, height, width); "
@@ -42,10 +35,7 @@ def check_faces(
         raise ValueError(f"`attributes` has shape {tuple(attributes.shape)}: expected one row for "
                          f"each of {len(x)} images and one column for each of {len(names)} names.")
 
-def check_two(
-    target: str, # attribute that is y
-    sensitive: str, # attribute that is s
-):
+def check_two(target, sensitive):
     "Raise if label and group are one attribute."
     if target == sensitive:
         raise ValueError(f"`target` and `sensitive` are both {target!r}: "

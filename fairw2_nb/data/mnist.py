@@ -108,18 +108,13 @@ MNIST_MD5 = {
 }
 
 # %% ../../nbs/data/05_mnist.ipynb #e087cf23
-def mnist_root(
-    root=None, # folder, or None for the environment variable FAIRW2_MNIST or the default
-) -> Path: # where the full files are looked for
-    "The folder of the full data set."
+def mnist_root(root=None):
+    "The folder of the full data set: as given, by FAIRW2_MNIST, or the default."
     return user_dir(root, "FAIRW2_MNIST", "mnist")
 
 # %% ../../nbs/data/05_mnist.ipynb #83afd514
-def read_idx(
-    root: Path, # folder of the files, or the parent of torchvision's MNIST/raw
-    name: str, # one of the four names
-) -> torch.Tensor: # images (n, 28, 28) or digits (n,), as bytes
-    "One of the four files of MNIST, checked."
+def read_idx(root, name):
+    "One of the four files of MNIST, checked: images (n, 28, 28) or digits (n,), bytes."
     folders = root, root / "MNIST" / "raw"
     places = [folder / f"{name}{end}" for folder in folders for end in ("", ".gz")]
     path = next((p for p in places if p.is_file()), None)
@@ -134,11 +129,8 @@ def read_idx(
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).reshape(shape)
 
 # %% ../../nbs/data/05_mnist.ipynb #3e9b71bd
-def full_mnist(
-    root=None, # folder of the files
-    download: bool = True, # let torchvision download what is missing
-) -> tuple: # training images, their digits, test images, their digits
-    "All 60,000 training and 10,000 test images."
+def full_mnist(root=None, download=True):
+    "All 60,000 training and 10,000 test images, in the order of `packaged_mnist`."
     root = mnist_root(root)
     try: return tuple(read_idx(root, name) for name in MNIST_MD5)
     except FileNotFoundError:
@@ -147,11 +139,7 @@ def full_mnist(
     return tuple(read_idx(root, name) for name in MNIST_MD5)
 
 # %% ../../nbs/data/05_mnist.ipynb #6c9d688f
-def mnist_arrays(
-    full: bool = False, # all 70,000 images instead of the embedded 28,000
-    root=None, # folder of the full files
-    download: bool = True, # let torchvision download what is missing
-) -> tuple: # training images, their digits, test images, their digits
+def mnist_arrays(full=False, root=None, download=True):
     "The images and digits, embedded or full."
     if not full: return packaged_mnist()
     try: return full_mnist(root, download)
@@ -164,13 +152,7 @@ def mnist_arrays(
 
 # %% ../../nbs/data/05_mnist.ipynb #637ff1b0
 @lru_cache(maxsize=1)
-def mnist_parts(
-    protocol: str, # "none", "SR" or "ST"
-    seed: int, # seed of groups, falsified labels and coarse training
-    full: bool = False, # all 70,000 images
-    root=None, # folder of the full files
-    scores=None, # function of (training part, seed) that scores it, for "ST"
-) -> tuple: # training part with the protocol's labels, test part with true labels
+def mnist_parts(protocol, seed, full=False, root=None, scores=None):
     "What `load_mnist` gives, remembered for the last call."
     images, digits, test_images, test_digits = mnist_arrays(full, root)
     g = torch.Generator().manual_seed(seed)

@@ -12,17 +12,8 @@ import numpy as np
 import torch
 
 # %% ../../nbs/data/11_painting.ipynb #2775dba3
-def ellipse(
-    u, # horizontal coordinates, shape (B, size, size)
-    v, # vertical coordinates, shape (B, size, size)
-    cx, # centre, a number or shape (B, 1, 1), like the next ones
-    cy, # centre
-    rx, # half-width
-    ry, # half-height
-    h, # width of a pixel
-    square=0., # from 0, an ellipse, to .7, nearly a rectangle with round corners
-): # shape (B, size, size)
-    "Coverage of each pixel by an ellipse."
+def ellipse(u, v, cx, cy, rx, ry, h, square=0.):
+    "Coverage of each pixel by an ellipse; with `square` = .7 it is nearly a rectangle."
     a, b = ((u - cx) / rx).square(), ((v - cy) / ry).square()
     radius = a + b
     if not (isinstance(square, float) and square == 0):
@@ -31,28 +22,15 @@ def ellipse(
     return ((1 - radius.sqrt_()) * pixels + .5).clamp_(0, 1)
 
 # %% ../../nbs/data/11_painting.ipynb #e1ac886a
-def stroke(
-    u, # horizontal coordinates, shape (B, size, size)
-    v, # vertical coordinates
-    cx, # middle, a number or shape (B, 1, 1), like the next ones
-    cy, # middle
-    half, # half of the length
-    bend, # curvature; positive bends the ends down
-    thick, # half of the thickness
-    h, # width of a pixel
-): # shape (B, size, size)
+def stroke(u, v, cx, cy, half, bend, thick, h):
     "Coverage of each pixel by a bent stroke."
     du = u - cx
     across = thick - (v - cy - bend * du * du).abs()
     return (across / h + .5).clamp(0, 1) * ((half - du.abs()) / h + .5).clamp(0, 1)
 
 # %% ../../nbs/data/11_painting.ipynb #78bce0ec
-def paint(
-    canvas: torch.Tensor, # shape (B, 3, size, size), colours from 0 to 1
-    colour: torch.Tensor, # shape (B, 3)
-    cover: torch.Tensor, # shape (B, size, size), from 0 to 1
-):
-    "Lay a colour over the canvas."
+def paint(canvas, colour, cover):
+    "Lay a colour, shape (B, 3), over the canvas, (B, 3, size, size), in place."
     canvas += cover[:, None] * (colour[:, :, None, None] - canvas)
 
 # %% ../../nbs/data/11_painting.ipynb #80baef88
@@ -63,11 +41,8 @@ HAIR_SHARES = [.38, .36, .18, .08] # black, brown, blond, red
 GREY = np.array([.78, .78, .80])
 
 # %% ../../nbs/data/11_painting.ipynb #944b50ba
-def draw_colours(
-    traits: dict, # attributes, booleans, and light of each face, shape (n,)
-    rng: np.random.Generator, # source of the draws
-) -> dict: # "skin", "hair", "lips", "clothes", "sky", "ground", "frame", each of shape (n, 3)
-    "Draw the colours of each face."
+def draw_colours(traits, rng):
+    "Draw the colours of each face, shape (n, 3) each."
     n, column = len(traits["Young"]), {name: v[:, None] for name, v in traits.items()}
     dark = rng.beta(1.2, 2., (n, 1))
     skin = np.where(column["Pale_Skin"], PALE, (1 - dark) * SKIN[0] + dark * SKIN[1])
@@ -82,11 +57,8 @@ def draw_colours(
             "sky": sky, "ground": ground, "frame": frame}
 
 # %% ../../nbs/data/11_painting.ipynb #fc844ab9
-def draw_shapes(
-    traits: dict, # as in `draw_colours`
-    rng: np.random.Generator, # source of the draws
-) -> dict: # numbers of each face, shape (n,)
-    "Draw pose and features of each face."
+def draw_shapes(traits, rng):
+    "Draw pose and features of each face, numbers of shape (n,) each."
     male, young, n = traits["Male"], traits["Young"], len(traits["Young"])
     def normal(mean, sd): return mean + sd * rng.normal(size=n)
     pose = dict(dx=normal(0, .05), dy=normal(.02, .04), zoom=normal(.98, .05).clip(.85, 1.12),
@@ -103,14 +75,7 @@ def draw_shapes(
     return pose | hair | head | eyes | dict(smile=smile, age=age, side=side)
 
 # %% ../../nbs/data/11_painting.ipynb #94264bd9
-def paint_head(
-    canvas, # shape (B, 3, size, size), changed in place
-    u, # horizontal coordinates of each face
-    v, # vertical coordinates
-    h, # width of a pixel
-    t, # numbers of each face, shape (B, 1, 1)
-    c, # colours of each face, shape (B, 3)
-):
+def paint_head(canvas, u, v, h, t, c):
     "Background, shoulders, head and hair."
     down = ((v + 1) / 2).clamp(0, 1)[:, None]
     sky, change = c["sky"][:, :, None, None], (c["ground"] - c["sky"])[:, :, None, None]
@@ -126,25 +91,19 @@ def paint_head(
     paint(canvas, c["hair"], top * ((.12 - v) / h + .5).clamp(0, 1))
 
 # %% ../../nbs/data/11_painting.ipynb #1f862597
-def taken(
-    tensors: dict, # tensors of equal length
-    rows, # row numbers, slice or mask
-) -> dict: # these rows of each
+def taken(tensors, rows):
     "Some rows of each tensor."
     return {name: x[rows] for name, x in tensors.items()}
 
-def as_block(
-    numbers: dict, # numbers of each face, shape (n,)
-    colours: dict, # colours of each face, shape (n, 3)
-) -> tuple: # numbers of shape (n, 1, 1) and colours between 0 and 1, float32 tensors
-    "What the painters need."
+def as_block(numbers, colours):
+    "Numbers of shape (n, 1, 1) and colours between 0 and 1, as float32 tensors."
     t = {k: torch.from_numpy(np.asarray(x, np.float32))[:, None, None] for k, x in numbers.items()}
     c = {k: torch.from_numpy(np.clip(x, 0, 1).astype(np.float32)) for k, x in colours.items()}
     return t, c
 
 # %% ../../nbs/data/11_painting.ipynb #7b3744ad
 def paint_features(canvas, u, v, h, t, c):
-    "Beard, eyes, brows, nose and mouth; arguments as in `paint_head`."
+    "Beard, eyes, brows, nose and mouth."
     u = u - t["turn"] # features move when the head turns
     both, white, dark = u.abs(), torch.full_like(c["skin"], .94), torch.full_like(c["skin"], .1)
     paint(canvas, c["hair"], t["beard"] * ellipse(u, v, 0., .42, t["wide"] * .8, .22, h))
@@ -164,14 +123,14 @@ LINES = ( # middle, half of the length, bend and thickness of each stroke
 )
 
 def paint_lines(canvas, u, v, h, t, c):
-    "The lines of age; arguments as in `paint_head`."
+    "The lines of age."
     both, cover = (u - t["turn"]).abs(), 0.
     for line in LINES: cover = cover + stroke(both, v, *line, h)
     paint(canvas, c["skin"] * .55, t["age"] * cover.clamp(max=1))
 
 # %% ../../nbs/data/11_painting.ipynb #b7f59967
 def paint_glasses(canvas, u, v, h, t, c):
-    "Glasses; arguments as in `paint_head`."
+    "Glasses."
     both, rx, ry = (u - t["turn"]).abs(), t["lens"], t["lens"] * .85
     outside = ellipse(both, v, .17, -.01, rx, ry, h)
     ring = outside - ellipse(both, v, .17, -.01, rx - .035, ry - .035, h)
@@ -182,23 +141,16 @@ def paint_glasses(canvas, u, v, h, t, c):
     paint(canvas, c["frame"], (ring + temple + bridge).clamp(0, 1))
 
 # %% ../../nbs/data/11_painting.ipynb #d2f57e21
-def upright(
-    t: dict, # numbers of each face, shape (B, 1, 1)
-    size: int, # height and width
-) -> tuple: # u and v of each pixel, shape (B, size, size)
-    "Coordinates of the pixels in the upright face."
+def upright(t, size):
+    "Coordinates u and v of the pixels in the upright face, shape (B, size, size)."
     at = (torch.arange(size) + .5) * 2 / size - 1
     cos, sin = t["tilt"].cos() / t["zoom"], t["tilt"].sin() / t["zoom"]
     right, down = at - t["dx"], at[:, None] - t["dy"]
     return cos * right + sin * down, cos * down - sin * right
 
 # %% ../../nbs/data/11_painting.ipynb #073fe8d9
-def paint_block(
-    t: dict, # numbers of each face, shape (B, 1, 1)
-    c: dict, # colours of each face, shape (B, 3)
-    size: int, # height and width
-) -> torch.Tensor: # shape (B, 3, size, size), from 0 to 1
-    "Draw a block of faces."
+def paint_block(t, c, size):
+    "Draw a block of faces: colours from 0 to 1, shape (B, 3, size, size)."
     (u, v), h = upright(t, size), 2 / size / t["zoom"]
     canvas = torch.empty(len(u), 3, size, size)
     paint_head(canvas, u, v, h, t, c)
@@ -214,13 +166,8 @@ def paint_block(
     return canvas * light.clamp_(.25, 1.15)[:, None] # well lit or not, from one side or the other
 
 # %% ../../nbs/data/11_painting.ipynb #555474ff
-def draw_faces(
-    traits: dict, # as in `draw_colours`
-    size: int, # height and width
-    rng: np.random.Generator, # source of the draws
-    block: int = 64, # faces drawn at a time
-) -> torch.Tensor: # uint8, shape (n, 3, size, size)
-    "Draw synthetic faces with given traits."
+def draw_faces(traits, size, rng, block=64):
+    "Draw synthetic faces with given traits: bytes of shape (n, 3, size, size)."
     colours, shapes = draw_colours(traits, rng), draw_shapes(traits, rng)
     t, c = as_block(traits | shapes, colours)
     noise = torch.Generator().manual_seed(int(rng.integers(2 ** 31)))

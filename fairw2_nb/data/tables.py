@@ -16,9 +16,7 @@ from fastcore.basics import patch
 from pandas.api import types
 
 # %% ../../nbs/data/02_tables.ipynb #36ca3295
-def tidy_text(
-    v: pd.Series, # a column that may hold text
-) -> pd.Series: # without blanks around values, NaN for "?" and empty text
+def tidy_text(v):
     "A column with tidy text."
     try: found = v.unique()
     except TypeError:
@@ -44,24 +42,19 @@ def read_table(
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise ValueError(f"Two columns are called `{twice}`: rename one.")
-    for c, kind in frame.dtypes.items():
-        if types.is_object_dtype(kind) or types.is_string_dtype(kind): frame[c] = tidy_text(frame[c])
+    for c, t in frame.dtypes.items():
+        if types.is_object_dtype(t) or types.is_string_dtype(t): frame[c] = tidy_text(frame[c])
     return frame
 
 # %% ../../nbs/data/02_tables.ipynb #20933f2c
-def check_columns(
-    frame: pd.DataFrame, # a table
-    wanted, # names it must have
-):
+def check_columns(frame, wanted):
     "Raise if a column is not there."
     for c in wanted:
         if c in frame: continue
         more = " Is its separator a comma?" if frame.shape[1] == 1 else ""
         raise ValueError(f"The table has no column {c!r}. {did_you_mean(c, frame.columns)}{more}")
 
-def check_complete(
-    frame: pd.DataFrame, # a table
-):
+def check_complete(frame):
     "Raise if values are missing."
     counts, rows = frame.isna().sum(), frame.isna().any(axis=1).sum()
     if not rows: return
@@ -95,11 +88,7 @@ class TableEncoder:
         return [name for part in columns for name in part]
 
 # %% ../../nbs/data/02_tables.ipynb #f55f3739
-def check_column(
-    name: str, # name of the column
-    v: pd.Series, # its values
-    most: int, # largest number of categories
-):
+def check_column(name, v, most):
     "Raise or warn if a column cannot be an input as it stands."
     kinds, drop = v.nunique(), f"leave it out with drop=[{name!r}]"
     if types.is_datetime64_any_dtype(v):
@@ -130,11 +119,8 @@ def codes(self: TableEncoder,
                          f"such as {v.iloc[0]!r}.") from None
 
 @patch
-def block(self: TableEncoder,
-    c: str, # name of a column
-    k: np.ndarray, # its codes, shape (n,)
-) -> np.ndarray: # shape (n, number of names)
-    "The codes of a column as columns of numbers."
+def block(self: TableEncoder, c, k):
+    "The codes of a column as columns of numbers, one or one per category."
     if c not in self.stats: return k[:, None] == np.arange(len(self.categories[c]))
     mean, sd = self.stats[c]
     return np.where((k < 0) & (c in self.categories), 0, (k - mean) / sd)[:, None]
@@ -182,12 +168,7 @@ def transform(self: TableEncoder,
     return np.hstack([self.block(c, k) for c, k in codes.items()]).astype(np.float32)
 
 # %% ../../nbs/data/02_tables.ipynb #9e1cc34f
-def complete_rows(
-    table, # DataFrame, or path of a CSV file with a header line
-    needed: list, # columns of label and sensitive attribute, which must be there and stay
-    drop: list = (), # columns to leave out, a name or a list of names
-    missing: str = "error", # rows with missing values: "error" or "drop"
-) -> pd.DataFrame: # a table without gaps
+def complete_rows(table, needed, drop=(), missing="error"):
     "The columns and rows of a table that can be used."
     if len(set(needed)) < len(needed):
         raise ValueError(f"`target` and `sensitive` are both {needed[0]!r}: "
@@ -202,13 +183,8 @@ def complete_rows(
     return frame.dropna()
 
 # %% ../../nbs/data/02_tables.ipynb #762257b4
-def as_flag(
-    frame: pd.DataFrame, # a complete table
-    column: str, # name of a column
-    value, # a value, a list of values, or a function of a value
-    role: str, # name of the argument, for messages
-) -> np.ndarray: # 0 and 1, shape (n,)
-    "1 where the column has that value."
+def as_flag(frame, column, value, role):
+    "1 where the column has that value, one of these values, or where the function says so."
     found = frame[column].unique().tolist()
     if len(found) < 2:
         raise ValueError(f"`{column}` has one value only, {found[0]!r}, in {len(frame):,} "
@@ -225,10 +201,7 @@ def as_flag(
     return frame[column].isin(chosen).to_numpy().astype(int)
 
 # %% ../../nbs/data/02_tables.ipynb #9b5e70eb
-def group_names(
-    values: pd.Series, # the sensitive column
-    s: np.ndarray, # groups, shape (n,)
-) -> tuple: # names of the groups 0 and 1
+def group_names(values, s):
     "The value of the column in each group; if there are several, 'not' the other's or 0 and 1."
     found = [values[s == k].unique().tolist() for k in (0, 1)]
     one = [str(v[0]) if len(v) == 1 else None for v in found]
