@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from ..basics.checks import NotFinite
 from ..penalty.loss import WassersteinPenalty
-from ..penalty.references import Fresh # goes
+from ..penalty.references import Fresh
 from .checkpoint import check_settings, load_checkpoint, save_checkpoint
 from .evaluation import evaluate, fetch, score_all
 from .objective import FixedLambda, Objective
