@@ -9,7 +9,6 @@ __all__ = ['ZafarAcceptance', 'ZafarFalseNegatives']
 from functools import cache, partial
 
 import numpy as np
-from ..basics.checks import check_number
 from .linear import LinearClassifier, StandardUnits, descend
 from .logistic_gradient import logistic_objective
 from fastcore.basics import patch, store_attr
@@ -19,8 +18,8 @@ from scipy.optimize import brentq
 def covariance_vector(
     X, # inputs, dense or sparse, shape (n, d)
     s: np.ndarray, # groups, boolean, shape (n,)
-) -> np.ndarray: # a, such that a @ theta is the covariance of `s` with the logit, shape (1 + d,)
-    "The covariance of the group with the logit, as a linear function of theta."
+) -> np.ndarray: # shape (1 + d,)
+    "a, such that a @ theta is the covariance of the group with the logit."
     return np.r_[0., X.T @ (s - s.mean()) / len(s)]
 
 # %% ../../nbs/models/04_zafar.ipynb #2041d518
@@ -44,19 +43,11 @@ class OnPlane:
 
     def gradient(self, g): return self.project(self.units.gradient(g))
 
-# %% ../../nbs/models/04_zafar.ipynb #a5c9e691
-def plain_risk(
-    X, # inputs, dense or sparse, shape (n, d)
-    y: np.ndarray, # labels 0/1, shape (n,)
-    C: float, # inverse of the squared penalty on the coefficients
-): # function of theta, giving value and gradient
-    "Negative log-likelihood and the squared penalty, without any term for fairness."
-    def risk(theta): return logistic_objective(theta, X, y, ridge=1 / (C * len(y)))
-    return risk
-
 # %% ../../nbs/models/04_zafar.ipynb #3eaebffa
 class ZafarAcceptance(LinearClassifier):
     "Logistic regression with |covariance of group and logit| <= c (ZFA, AISTATS 2017)."
+    _numbers = {"c": 0}
+
     def __init__(self,
         c: float = 0., # largest covariance
         C: float = 1., # inverse of the squared penalty on the coefficients, inf for none
@@ -67,15 +58,9 @@ class ZafarAcceptance(LinearClassifier):
 
 # %% ../../nbs/models/04_zafar.ipynb #38f74355
 @patch
-def fit(self: ZafarAcceptance,
-    X, # inputs, dense or sparse, shape (n, d)
-    y, # labels, two different values, shape (n,)
-    sensitive_features=None, # groups, two different labels, shape (n,)
-):
-    "Minimise the risk under the constraint; groups are any two labels."
-    check_number("c", self.c, 0)
-    X, y, s = self._start(X, y, sensitive_features, "the constraint compares two groups")
-    risk = plain_risk(X, y, self.C)
+def _solve(self: ZafarAcceptance, X, y, s):
+    "Minimise the risk, on the plane if need be."
+    risk = partial(logistic_objective, X=X, y=y, ridge=1 / (self.C * len(y)))
     units, a = StandardUnits(X, self.fit_intercept), covariance_vector(X, s)
     theta, n_iter, done = descend(risk, np.zeros(len(a)), units, self.max_iter, self.tol)
     if abs(a @ theta) > self.c:
@@ -83,7 +68,7 @@ def fit(self: ZafarAcceptance,
         theta, n, done = descend(risk, theta, plane, self.max_iter, self.tol)
         n_iter += n
     self.covariance_ = float(a @ theta)
-    return self._finish(theta, n_iter, done)
+    return theta, n_iter, done
 
 # %% ../../nbs/models/04_zafar.ipynb #0eea23dc
 def missed_margin(
@@ -100,11 +85,11 @@ def missed_margin(
 # %% ../../nbs/models/04_zafar.ipynb #8c0b40a3
 def tangent_gap(
     theta: np.ndarray, # where the tangent touches
-    ahead, # inputs of the positives of the group with the smaller margins
-    behind, # inputs of the positives of the other group
+    ahead, # positives of the group with the smaller margins
+    behind, # positives of the other group
     c: float, # largest gap
-):
-    "The convex constraint: a function of theta, with gradient, that must be at most zero."
+): # value and gradient of theta
+    "The convex constraint, which must be at most zero."
     value, slope = missed_margin(theta, ahead)
     def limit(other):
         miss, dmiss = missed_margin(other, behind)
@@ -114,16 +99,16 @@ def tangent_gap(
 # %% ../../nbs/models/04_zafar.ipynb #ad6d8e8c
 def under_limit(
     fun, # convex value and gradient of theta
-    limit, # convex value and gradient of theta, positive at `theta`
+    limit, # the same, positive at `theta`
     theta: np.ndarray, # where to start
     kappa: float, # guess of the multiplier
-    lower, # descent: (function, theta) -> theta, number of iterations, whether it converged
-) -> tuple: # theta, multiplier, number of iterations, whether all went well
+    lower, # descent from theta: (function, theta) -> theta, iterations, success
+) -> tuple: # theta, multiplier, iterations, success
     "Minimise `fun` where `limit` is at most zero, by a search for the multiplier."
     n_iter, well = 0, True
 
     @cache
-    def solve(kappa): # the minimum for one multiplier, and how far beyond the limit it is
+    def solve(kappa): # minimum, and how far beyond the limit it is
         nonlocal theta, n_iter, well
         def both(at): return [a + kappa * b for a, b in zip(fun(at), limit(at))]
         theta, n, done = lower(both, theta)
@@ -141,6 +126,8 @@ def under_limit(
 # %% ../../nbs/models/04_zafar.ipynb #077e6c0b
 class ZafarFalseNegatives(LinearClassifier):
     "Logistic regression with |gap of the missed positives' margins| <= c (ZFN, WWW 2017)."
+    _numbers = {"c": 0, "passes": 1}
+
     def __init__(self,
         c: float = 0., # largest gap
         C: float = 1., # inverse of the squared penalty on the coefficients, inf for none
@@ -170,22 +157,16 @@ def _procedure(self: ZafarFalseNegatives, risk, theta, units, parts):
 
 # %% ../../nbs/models/04_zafar.ipynb #7257eec1
 @patch
-def fit(self: ZafarFalseNegatives,
-    X, # inputs, dense or sparse, shape (n, d)
-    y, # labels, two different values, shape (n,)
-    sensitive_features=None, # groups, two different labels, shape (n,)
-):
-    "Minimise the risk under the constraint; groups are any two labels."
-    check_number("c", self.c, 0)
-    check_number("passes", self.passes, 1)
-    X, y, s = self._start(X, y, sensitive_features, "the constraint compares two groups")
+def _solve(self: ZafarFalseNegatives, X, y, s):
+    "Minimise the risk, then follow the procedure."
     parts = [X[(y == 1) & (s == g)] for g in (False, True)]
     if not all(part.shape[0] for part in parts):
         positive = self.classes_.tolist()[1]
         raise ValueError(f"A group has no row of class {positive!r}: "
                          "its false-negative rate is not defined.")
-    risk, units = plain_risk(X, y, self.C), StandardUnits(X, self.fit_intercept)
+    risk = partial(logistic_objective, X=X, y=y, ridge=1 / (self.C * len(y)))
+    units = StandardUnits(X, self.fit_intercept)
     start, n_iter, done = descend(risk, np.zeros(1 + X.shape[1]), units, self.max_iter, self.tol)
     theta, n, ok = self._procedure(risk, start, units, parts)
     self.gap_ = missed_margin(theta, parts[1])[0] - missed_margin(theta, parts[0])[0]
-    return self._finish(theta, n_iter + n, done and ok)
+    return theta, n_iter + n, done and ok
