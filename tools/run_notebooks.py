@@ -25,13 +25,16 @@ ROOT = Path(__file__).resolve().parent.parent
 FLAGS = "|".join(get_config(path=ROOT).tst_flags.split() or ["$^"])
 SKIP = re.compile(rf"^#\|\s*(eval:\s*false|({FLAGS}))\b", re.M)
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-PEERS = ["ot", "fairlearn", "fairret", "fairgrad", "humancompatible", "oxonfair", "geomloss"]
+PEERS = ["ot", "POT", "fairlearn", "fairret", "fairgrad", "humancompatible", "oxonfair", "geomloss"]
+PEERS += ["humancompatible-train"]  # modules and, where they are called otherwise, packages
 DEVELOPMENT = ["nbdev", "execnb", "ghapi", "pytest", "hypothesis", "playwright", "zensical"]
-NOT_INSTALLED = """from importlib.machinery import PathFinder
-find_anything = PathFinder.find_spec
+NOT_INSTALLED = """from importlib import machinery, metadata
+find_anything, know_anything = machinery.PathFinder.find_spec, metadata.distribution
 def find_spec(name, *args):
     return None if name.split(".")[0] in {absent} else find_anything(name, *args)
-PathFinder.find_spec = staticmethod(find_spec)
+def distribution(name):
+    return know_anything("absent" if name in {absent} else name)
+machinery.PathFinder.find_spec, metadata.distribution = staticmethod(find_spec), distribution
 """
 ONLY_THE_WHEEL = """import sys
 ours = [m for name, m in sys.modules.items() if name.split(".")[0] == "fairw2_nb"]

@@ -68,11 +68,6 @@ class WassersteinPenalty(nn.Module):
             reference = Ring(reference) if reference else None
         self.reference = reference
 
-    def extra_repr(self):
-        "The options, as `print(penalty)` shows them."
-        fresh = f", reference={self.reference}" if self.fresh else ""
-        return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{fresh}"
-
     def reset(self):
         "Forget the reference, for example before training another network."
         if self.ring: self.ring.reset()
@@ -87,6 +82,12 @@ def ring(self: WassersteinPenalty):
 def fresh(self: WassersteinPenalty):
     "How many observations `fit` draws anew at each step."
     return self.reference.size if isinstance(self.reference, Fresh) else 0
+
+@patch
+def extra_repr(self: WassersteinPenalty):
+    "The options, as `print(penalty)` shows them."
+    fresh = f", reference={self.reference}" if self.fresh else ""
+    return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{fresh}"
 
 # %% ../../nbs/penalty/04_loss.ipynb #0eb9994f
 @patch

@@ -32,8 +32,6 @@ class Ring(nn.Module):
         self.register_buffer("y", torch.full((size,), float("nan")))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
-    def extra_repr(self): return str(self.size)
-
     def reset(self):
         "Forget everything."
         self.seen.zero_()
@@ -61,6 +59,11 @@ def push(self: Ring,
         own[start:start + head] = new[:head]
         own[:len(new) - head] = new[head:]
     self.seen += len(scores)
+
+@patch
+def extra_repr(self: Ring):
+    "The size, as `print` shows it."
+    return str(self.size)
 
 # %% ../../nbs/penalty/02_references.ipynb #12aab126
 @dataclass(frozen=True)
