@@ -131,6 +131,8 @@ def test_references_and_measuring_leave_no_trace(parts):
     penalty(torch.rand(20), torch.arange(20) % 2)
     evaluate(net, parts[1], Objective(penalty=penalty))
     assert penalty.ring.seen == 20
+    measured = [evaluate(net, parts[1], Objective(penalty=p))["W"] for p in (penalty, None)]
+    assert measured[0] == measured[1] # without what the ring remembers
 
 
 def test_evaluation_is_in_eval_mode(parts):
@@ -152,6 +154,14 @@ def test_network_giving_scores(parts):
     task = Binary(outputs="scores")
     quietly(net, parts[0], lam=1., task=task, epochs=2)
     assert 0 <= evaluate(net, parts[1], Objective(task))["DI"] <= 1
+
+
+def test_risk_of_a_function_of_logits(parts):
+    "What `evaluate` finds from scores is what the loop finds from outputs."
+    def hinge(out, y): return nn.functional.relu(1 - (2 * y - 1) * out).mean()
+    net, task = small(), Binary(hinge)
+    with torch.no_grad(): wanted = hinge(net(parts[1].x), parts[1].y.float()).item()
+    assert evaluate(net, parts[1], Objective(task))["risk"] == pytest.approx(wanted, rel=1e-5)
 
 
 def test_any_dataset_of_triples(parts):
