@@ -283,6 +283,16 @@ def test_nan_scores_are_divergence_too(parts):
     assert all(w.isfinite().all() for w in net.parameters())
 
 
+def test_average_of_the_weights(parts):
+    "After one step, nine tenths of the first weights and one tenth of the next."
+    first, plain, averaged = small(), small(), small()
+    options = dict(lam=1., epochs=1, batch_size=len(parts[0]), opt=descent(1.))
+    quietly(plain, parts[0], **options)
+    quietly(averaged, parts[0], average=.9, **options)
+    nets = zip(first.parameters(), plain.parameters(), averaged.parameters())
+    for before, after, mean in nets: torch.testing.assert_close(mean, .9 * before + .1 * after)
+
+
 def test_early_stop_takes_the_best(parts):
     net = small()
     history = quietly(net, parts[0], valid=parts[1], epochs=40, patience=2, batch_size=50,
