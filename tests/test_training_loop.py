@@ -293,6 +293,22 @@ def test_average_of_the_weights(parts):
     for before, after, mean in nets: torch.testing.assert_close(mean, .9 * before + .1 * after)
 
 
+@pytest.mark.parametrize("on", ["score", "error"])
+def test_fresh_references(parts, on):
+    "The first distance by hand, with the same draws; the random state of dropout does not move."
+    train, n = parts[0], len(parts[0])
+    draws = torch.Generator().manual_seed(7)
+    torch.randperm(n, generator=draws) # the batch, here all of them
+    at = torch.randint(n, (150,), generator=draws)
+    with torch.no_grad(): f = small()(train.x).sigmoid()
+    ref = f[at], train.s[at], train.y[at].float()
+    wanted = WassersteinPenalty(on=on)(f, train.s, train.y.float(), ref).item()
+    penalty = WassersteinPenalty(on=on, reference=Fresh(150))
+    rows = quietly(small(), train, lam=1., penalty=penalty, epochs=1, batch_size=n, seed=7)
+    assert rows[0]["W"] == pytest.approx(wanted, rel=1e-5)
+    assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(7).get_state())
+
+
 def test_early_stop_takes_the_best(parts):
     net = small()
     history = quietly(net, parts[0], valid=parts[1], epochs=40, patience=2, batch_size=50,
