@@ -407,9 +407,9 @@ def test_ramp_refuses(parts, tmp_path):
     with pytest.raises(ValueError, match="finite number"): RampedLambda(-1., 0, 5)
 
     def train(stop):
-        quietly(small(), parts[0], lam=RampedLambda(5., 3, stop), epochs=2,
-                checkpoint=tmp_path / "run.pt")
-    train(9)
+        return quietly(small(), parts[0], lam=RampedLambda(5., 3, stop), epochs=2,
+                       checkpoint=tmp_path / "run.pt")
+    assert [r["lam"] for r in train(9)] == [5., 5.] # nine steps an epoch
     with pytest.raises(ValueError, match="other settings, stop = 9 instead of 12"): train(12)
 
 
