@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 from torch.testing import assert_close
 
+pytestmark = pytest.mark.filterwarnings("ignore:The use of `x.T`") # from inside POT
 exponents, labels = st.sampled_from([1, 2]), st.sampled_from([0, 1])
 kinds = st.sampled_from([dict(on="error"), dict(given=0), dict(given=1), dict(given="each"),
                          dict(on="error", given=1), dict(on="error", given="each")])
