@@ -30,6 +30,15 @@ EXPERIMENTS = { # name: (module:object, what it is about)
     "mnist": (
         "experiments.mnist:MNIST",
         "Figure 3 and Table 2: digits with labels falsified for one group"),
+    "celeba": (
+        "experiments.celeba:CELEBA",
+        "Figure 4: faces with both penalties, and how training converges"),
+    "attributes": (
+        "experiments.celeba_attributes:ATTRIBUTES",
+        "Figure 5: what the images share whose scores change most"),
+    "ratios": (
+        "experiments.celeba_attributes:RATIOS",
+        "How unevenly CelebA's attributes are spread over the groups"),
     "lambda_transfer": (
         "experiments.lambda_transfer:LAMBDA_TRANSFER",
         "One λ across batch and reference sizes, on a synthetic problem"),

@@ -14,6 +14,7 @@ import pytest
 from conftest import ROOT
 from fairw2_nb.cli import EXPERIMENTS, in_words, main, run_experiment
 from fairw2_nb.experiments.adult import ADULT
+from fairw2_nb.experiments.celeba import CELEBA
 from fairw2_nb.experiments.mnist import MNIST
 
 FAIRW2 = str(Path(sys.executable).parent / "fairw2")
@@ -143,9 +144,14 @@ def fake_mnist(protocol, grad, lam, seed, preset):
                    *(f"train_{name}" for name in ("DI", "GP0", "GP1")))
 
 
+def fake_celeba(on, lam, seed, preset, loss, source):
+    return numbers("Acc", "DI", "MSE", "GP0", "GP1", "ratio", "W2")
+
+
 @pytest.mark.parametrize("exp, fake, extra, words", [
     (ADULT, fake_adult, ["--seeds", "2"], ["NNrW", "ours", "0.800 ± 0.000", "0.68"]),
     (MNIST, fake_mnist, [], ["0.800"]),
+    (CELEBA, fake_celeba, ["--synthetic"], ["0.800"]),
 ])
 def test_experiments_resume_print_and_report(exp, fake, extra, words, tmp_path, capsys):
     "The runs themselves are replaced; what is around them is real."
@@ -179,3 +185,13 @@ def test_fresh_seeds_in_a_campaign_of_their_own(tmp_path, capsys):
     run_experiment(toy, ["--seeds", "100-101", "--campaign", "fresh", "--out", str(tmp_path)])
     assert "12 rows, seeds 100 to 101, campaign fresh" in capsys.readouterr().out
     assert len((tmp_path / "adult.jsonl").read_text().splitlines()) == 18
+
+
+def test_celeba_without_data_says_what_to_put_where(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FAIRW2_CELEBA", str(tmp_path / "empty"))
+    for root in ([], ["--data", str(tmp_path / "nowhere")]):
+        with pytest.raises(SystemExit) as stop:
+            main(["run", "celeba", "--out", str(tmp_path / "rows"), *root])
+        said = capsys.readouterr().err
+        assert stop.value.code == 2 and "list_attr_celeba" in said
+        assert "--data" in said and "--synthetic" in said

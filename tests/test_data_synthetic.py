@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.synthetic import synthetic_best, synthetic_biased, synthetic_logistic
+from fairw2_nb.data.synthetic import synthetic_table
 from fairw2_nb.metrics.disparities import disparate_impact
 from scipy.stats import norm
 
@@ -43,9 +44,9 @@ def test_no_pair_of_thresholds_is_better(means, share, flip, di):
     assert best - .01 <= found <= best + 1e-11  # steps of .005 in the threshold
 
 
-@pytest.mark.parametrize("draw", [synthetic_biased, synthetic_logistic])
+@pytest.mark.parametrize("draw", [synthetic_biased, synthetic_logistic, synthetic_table])
 def test_a_draw_comes_from_its_seed(draw):
-    a, b, c = draw(100, 1), draw(100, 1), draw(100, 2)
+    a, b, c = draw(100, seed=1), draw(100, seed=1), draw(100, seed=2)
     assert all(torch.equal(u, v) for u, v in zip(a.tensors, b.tensors))
     assert not torch.equal(a.x, c.x)
 
@@ -58,3 +59,12 @@ def test_names_of_columns():
 def test_formulas_refuse(bad):
     with pytest.raises(ValueError, match="formulas need"):
         synthetic_best(**bad)
+
+
+@pytest.mark.parametrize("rate", [.05, .25, .6])
+@pytest.mark.parametrize("nonlinear, share", [(False, .35), (True, .05)])
+def test_table_has_its_base_rate(rate, nonlinear, share):
+    table = synthetic_table(100_000, rate, 3, nonlinear, share)
+    assert abs(table.y.mean() - rate) < 6 * (rate * (1 - rate) / 100_000) ** .5
+    assert abs((table.s == 0).float().mean() - share) < .01
+    assert disparate_impact(table.y, table.s) < .8

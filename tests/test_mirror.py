@@ -43,10 +43,11 @@ def patched(source):
     own = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     for node in [n for n in tree.body if isinstance(n, ast.FunctionDef)]:
         for mark in map(ast.unparse, node.decorator_list):
-            target = ast.unparse(node.args.args[0].annotation) if mark.startswith("patch") else ""
-            if to := re.match(r"patch_to\((\w+)", mark):
-                target = to[1]
-            if target and target not in own:
+            kind = re.fullmatch(r"patch(_to)?(?:\((\w+).*\))?", mark, re.S)
+            if not kind:
+                continue
+            target = kind[2] if kind[1] else ast.unparse(node.args.args[0].annotation)
+            if target not in own:
                 yield node.lineno, target
 
 
@@ -87,8 +88,9 @@ def test_next_is_the_next_page(path):
     after = pages[(pages.index(here) + 1) % len(pages)]
     for link in NEXT.findall(texts[-1]):
         to = Path(os.path.normpath(path.parent / (link[0] or link[1])))
-        assert to.exists(), f"{path.relative_to(ROOT)} calls {link} next: there is no such notebook."
-        assert site_pages.page_of(to) == after, f"{here} calls {site_pages.page_of(to)} next: {after} is"
+        assert to.exists(), f"{path.relative_to(ROOT)} calls {link} next, which is not there."
+        named = site_pages.page_of(to)
+        assert named == after, f"{here} calls {named} next, and {after} is."
 
 
 def test_numbers_are_used_once():

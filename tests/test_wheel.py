@@ -43,4 +43,5 @@ def test_holds_nothing_else(wheel):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page_runs_far_from_the_repository(wheel, page):
-    run_notebooks.run_from_wheel(ROOT / "nbs" / f"{page}.ipynb", wheel)
+    absent = run_notebooks.DEVELOPMENT + run_notebooks.PEERS
+    run_notebooks.run_from_wheel(ROOT / "nbs" / f"{page}.ipynb", wheel, absent)

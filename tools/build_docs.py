@@ -33,7 +33,8 @@ SITE = ROOT / "tools" / "site"
 HEAD = re.compile(r"\A\s*# +(?P<title>.+?) *(?:\n+|\Z)(?:> *(?P<subtitle>.+?) *(?:\n|\Z))?"
                   r"(?P<intro>.*)\Z", re.S)
 
-NAME = re.compile(r"^#.*?$|^    .*?$|^```.*?^```|\[[^][]*\]\([^)]*\)|(?P<name>`[^`\s]+`)", re.M | re.S)
+NAME = re.compile(r"^#.*?$|^    .*?$|^```.*?^```|\[[^][]*\]\([^)]*\)|(?P<name>`[^`\s]+`)",
+                  re.M | re.S)
 IMPORTS = "#| code-fold: true\n#| code-summary: Imports\n"
 
 

@@ -2,7 +2,8 @@
 
 Cells marked `#| eval: false` or with a flag of `tst_flags` keep the outputs they have. Without
 arguments, all notebooks run. With `--from-wheel` each runs in an empty folder against a wheel built
-from this tree, as somebody would who has installed the package; then nothing is stored.
+from this tree, as for somebody who has installed the package and no more; then nothing is stored.
+With `--peers` too, the packages of other methods are there.
 """
 import os
 import re
@@ -24,6 +25,17 @@ ROOT = Path(__file__).resolve().parent.parent
 FLAGS = "|".join(get_config(path=ROOT).tst_flags.split() or ["$^"])
 SKIP = re.compile(rf"^#\|\s*(eval:\s*false|({FLAGS}))\b", re.M)
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+PEERS = ["ot", "POT", "fairlearn", "fairret", "fairgrad", "humancompatible", "oxonfair", "geomloss"]
+PEERS += ["humancompatible-train"]  # modules and, where they are called otherwise, packages
+DEVELOPMENT = ["nbdev", "execnb", "ghapi", "pytest", "hypothesis", "playwright", "zensical"]
+NOT_INSTALLED = """from importlib import machinery, metadata
+find_anything, know_anything = machinery.PathFinder.find_spec, metadata.distribution
+def find_spec(name, *args):
+    return None if name.split(".")[0] in {absent} else find_anything(name, *args)
+def distribution(name):
+    return know_anything("absent" if name in {absent} else name)
+machinery.PathFinder.find_spec, metadata.distribution = staticmethod(find_spec), distribution
+"""
 ONLY_THE_WHEEL = """import sys
 ours = [m for name, m in sys.modules.items() if name.split(".")[0] == "fairw2_nb"]
 assert all(m.__file__.startswith({wheel!r}) for m in ours), "a module comes from elsewhere"
@@ -79,10 +91,11 @@ def unpacked_wheel(folder):
     return wheel
 
 
-def run_from_wheel(path, wheel):
-    "Execute a copy of a notebook in an empty folder, importing the package from `wheel` alone."
-    nb = nbformat.read(path, as_version=4)
-    nb.cells.append(nbformat.v4.new_code_cell(ONLY_THE_WHEEL.format(wheel=str(wheel))))
+def run_from_wheel(path, wheel, absent):
+    "Execute a copy of a notebook in an empty folder, the package from `wheel`, some others absent."
+    nb, cell = nbformat.read(path, as_version=4), nbformat.v4.new_code_cell
+    nb.cells.insert(0, cell(NOT_INSTALLED.format(absent=absent)))
+    nb.cells.append(cell(ONLY_THE_WHEEL.format(wheel=str(wheel))))
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(wheel)
     try:
@@ -95,14 +108,14 @@ def run_from_wheel(path, wheel):
             os.environ["PYTHONPATH"] = before
 
 
-def run_all_from_wheel(paths):
+def run_all_from_wheel(paths, absent):
     "Run each notebook from a wheel, go on after an error, and say at the end which failed."
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         wheel = unpacked_wheel(folder)
         for path in tqdm(paths):
             try:
-                run_from_wheel(path, wheel)
+                run_from_wheel(path, wheel, absent)
             except CellExecutionError as error:
                 failed.append(f"{path.relative_to(ROOT)}: {error.ename}: {error.evalue}")
     print("\n".join([f"{len(paths) - len(failed)} of {len(paths)} notebooks ran.", *failed]))
@@ -111,11 +124,12 @@ def run_all_from_wheel(paths):
 
 if __name__ == "__main__":
     os.environ.pop("MPLBACKEND", None)  # with "agg" the figures would not be stored
-    named = [Path(p).resolve() for p in sys.argv[1:] if p != "--from-wheel"]
+    named = [Path(p).resolve() for p in sys.argv[1:] if not p.startswith("--")]
     paths = named or sorted(ROOT.glob("nbs/**/*.ipynb"))
     paths = [p for p in paths if ".ipynb_checkpoints" not in p.parts]
     if "--from-wheel" in sys.argv:
-        sys.exit(run_all_from_wheel(paths) > 0)
+        absent = DEVELOPMENT if "--peers" in sys.argv else DEVELOPMENT + PEERS
+        sys.exit(run_all_from_wheel(paths, absent) > 0)
     for path in (bar := tqdm(paths)):
         bar.set_description(path.stem)
         run(path)

@@ -9,17 +9,23 @@ from textwrap import indent
 from markdown.extensions.toc import slugify
 
 from site_pages import NBS, ROOT, page_of, read_cells, settings
-from site_text import for_readme, for_site
+from site_text import for_readme, for_site, plain
 
 HEADING = re.compile(r"^#+ +(.+?) *$", re.M)
 DIRECTIVE = re.compile(r"^#\| *([\w-]+):? *(.*)\n?", re.M)
 IMAGES = {"image/svg+xml": "svg", "image/png": "png", "image/jpeg": "jpg"}
+NO_ALT = "Figure drawn by the code above"
 HIDING = {"hide", "default_exp"}
 
 
 def joined(text):
     "Notebook files store a text as one string or as a list of lines."
     return text if isinstance(text, str) else "".join(text)
+
+
+def unquoted(value):
+    "The value of a directive without quotation marks, inside which a backslash is written twice."
+    return value[1:-1].replace(r"\\", "\\") if value[:1] == value[-1:] == '"' else value
 
 
 def fence(code, language):
@@ -141,7 +147,7 @@ class SiteWriter(Writer):
         anchors = "".join(f"<span class=anchor id={name}></span>" for name in names)
         if options.get("code-fold", "false") == "false":
             return f"{anchors}\n\n{block}" if anchors else block
-        summary = options.get("code-summary", "Code").strip('"')
+        summary = unquoted(options.get("code-summary", "Code"))
         return f'??? source "{anchors}{summary}"\n\n{indent(block, "    ")}'
 
     def plain(self, text):
@@ -153,8 +159,8 @@ class SiteWriter(Writer):
 
     def figure(self, path, options):
         src = os.path.relpath(path, Path(page_of(self.nb)).parent)
-        caption = options.get("fig-cap", "").strip('"')
-        alt = options.get("fig-alt", caption or "Figure drawn by the code above").strip('"')
+        caption = unquoted(options.get("fig-cap", ""))
+        alt = unquoted(options.get("fig-alt", "")) or plain(caption) or NO_ALT
         alt = html.escape(alt)
         image = f'<img src="{src}" alt="{alt}">'
         below = f"\n<figcaption markdown=span>{self.text(caption)}</figcaption>" if caption else ""
@@ -182,7 +188,7 @@ class ReadmeWriter(Writer):
         return clean_table(markup)
 
     def figure(self, path, options):
-        return f"![{options.get('fig-alt', 'Figure drawn by the code above')}](docs/{path})"
+        return f"![{unquoted(options.get('fig-alt', NO_ALT))}](docs/{path})"
 
 
 def readme():

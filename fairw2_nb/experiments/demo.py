@@ -68,6 +68,7 @@ def demo_figure(
     for ax, (_, row) in zip(axes[0], frame.iterrows()):
         title = f"λ = {row.lam:g}: DI {row.DI:.2f}"
         plot_quantiles(row.quantiles_0, row.quantiles_1, ax, title=title)
+    figure.tight_layout()
     return figure
 
 # %% ../../nbs/experiments/15_demo.ipynb #d6cffbbc

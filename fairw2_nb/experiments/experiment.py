@@ -178,7 +178,8 @@ def provenance_line(
     def values(name):
         known = sorted({str(v) for v in frame[name] if v == v and v != ""})
         return ", ".join(known) or "not noted"
-    seeds = f", seeds {frame.seed.min():g} to {frame.seed.max():g}" if "seed" in frame else ""
+    low, high = (frame.seed.min(), frame.seed.max()) if "seed" in frame else (0, 0)
+    seeds = f", seeds {low:g} to {high:g}" if low < high else ""
     versions = ", ".join(f"{name} {values(name)}" for name in ABOUT[-4:])
     return (f"{len(frame)} rows{seeds}, campaign {values('campaign')}, data {values('data')}. "
             f"Commit {values('commit')}; {versions}; Python {values('python')}. "

@@ -75,6 +75,7 @@ def summarise(
     groups = {"n": n, "positive rate": rate, "TP": O[..., 1], "FP": O[..., 0],
               "TN": 1 - O[..., 0], "GP": GP, "MSE": 1 - GP, "cMSE": cMSE}
     whole = {"Acc": ratio(good.sum(-1), n.sum(-1)),
+             "positive rate": ratio(N[..., 1].sum((-1, -2)), n.sum(-1)),
              "DI": lowest_over_highest(rate), "DP difference": gap(rate),
              "EO difference": gap(O[..., 1]), "EOdds difference": gap(O.swapaxes(-1, -2)).max(-1),
              "DMSE": lowest_over_highest(1 - GP), "cDMSE": lowest_over_highest(cMSE),
@@ -89,15 +90,40 @@ def bootstrap(
     threshold: float, # predictions are `f > threshold`
     n_boot: int, # number of resamples
     seed: int, # seed of the resampling
-) -> dict: # {metric: (n_boot,) or (n_boot, K)}
+) -> tuple: # {metric: (n_boot,)} of the whole, {metric: (n_boot, K)} of the groups
     "Every metric in every resample."
     rng, block = np.random.default_rng(seed), max(1, 2_000_000 // len(y))
     parts = []
     for at in range(0, n_boot, block):
         weights = resample_weights(len(y), min(block, n_boot - at), rng)
-        whole, groups = summarise(weights, y, f, codes, threshold)
-        parts.append(whole | groups)
-    return {metric: np.concatenate([part[metric] for part in parts]) for metric in parts[0]}
+        parts.append(summarise(weights, y, f, codes, threshold))
+    return tuple({metric: np.concatenate([part[metric] for part in side]) for metric in side[0]}
+                 for side in zip(*parts))
+
+# %% ../../nbs/metrics/03_intervals.ipynb #c69aa301
+def log_ratio_se(
+    r_a, # rate of one group
+    n_a, # its observations
+    r_b, # rate of the other group
+    n_b, # its observations
+): # standard error of log(r_a / r_b), infinite where a rate is 0
+    "The standard error of the logarithm of a ratio of two rates."
+    with np.errstate(divide="ignore"):
+        return np.sqrt((1 - r_a) / (n_a * np.float64(r_a)) + (1 - r_b) / (n_b * np.float64(r_b)))
+
+# %% ../../nbs/metrics/03_intervals.ipynb #e47cd258
+def hard_to_tell(
+    measured: float, # ratio that was measured, such as DI
+    target: float, # ratio that was asked for
+    se: float, # standard error of its logarithm
+) -> str: # a sentence, empty if the two can be told apart
+    "Say when the data cannot tell a target from what was measured."
+    if measured > 0 and abs(np.log(measured / target)) >= 1.96 * se: return ""
+    if not measured > 0 or not np.isfinite(se):
+        return "A group has no positive prediction here: the data say nothing of the ratio."
+    low, high = measured * np.exp([-1.96 * se, 1.96 * se])
+    return (f"The measured {measured:.3f} cannot be told apart from the target {target:.3g} on "
+            f"these data: its 95% interval goes from {low:.3f} to {high:.3f}.")
 
 # %% ../../nbs/metrics/03_intervals.ipynb #c62edc94
 WHY_UNDEFINED = {

@@ -47,9 +47,9 @@ def descend(
     theta: np.ndarray, # where to start, intercept first
     units: StandardUnits, # units to work in
     max_iter: int, # most iterations
-    tol: float, # stop when no derivative in standard units is larger
+    tol: float, # stop when no derivative is larger
     ftol: float = 0., # stop when the value changes by less, relatively
-) -> tuple: # theta, number of iterations, whether it stopped before `max_iter`
+) -> tuple: # theta, iterations, whether it stopped before `max_iter`
     "Minimise by L-BFGS in standard units."
     def call(w):
         value, g = fun(units.to_theta(w))
@@ -62,9 +62,16 @@ def descend(
 class LinearClassifier(ClassifierMixin, BaseEstimator):
     "Two classes and a linear boundary; subclasses say how to find it."
     __metadata_request__fit = {"sensitive_features": True}
+    _numbers = {} # option: its smallest value
+    _needs_groups = "the constraint compares two groups"
 
-    def fit(self, X, y, sensitive_features=None): # scikit-learn reads what may be routed here
-        raise NotImplementedError(f"{type(self).__name__} does not say how to fit.")
+    def fit(self,
+        X, # inputs, dense or sparse, shape (n, d)
+        y, # labels, two different values, shape (n,)
+        sensitive_features=None, # groups, two different labels, shape (n,)
+    ):
+        "Find the boundary."
+        return self._finish(*self._solve(*self._start(X, y, sensitive_features)))
 
     def decision_function(self, X):
         "Logits, shape (n,): positive for the second class."
@@ -84,15 +91,16 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
 
 # %% ../../nbs/models/06_linear.ipynb #053158b4
 @patch
-def _start(self: LinearClassifier, X, y, s, needs_s):
+def _start(self: LinearClassifier, X, y, s):
     "Checked inputs, labels 0/1 and groups; sets `classes_` and `groups_`."
+    for name, low in self._numbers.items(): check_number(name, getattr(self, name), low)
     check_number("C", self.C, 0, strict=True, finite=False)
     check_number("max_iter", self.max_iter, 1)
     check_number("tol", self.tol, 0, strict=True)
     X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
     self.classes_, y = binary_labels(y)
-    if s is None and needs_s:
-        raise ValueError(f"`sensitive_features` is missing: {needs_s}, "
+    if s is None and self._needs_groups:
+        raise ValueError(f"`sensitive_features` is missing: {self._needs_groups}, "
                          "call fit(X, y, sensitive_features=s).")
     self.groups_ = None
     if s is not None:

@@ -9,7 +9,6 @@ __all__ = ['FairLogisticRegression']
 from functools import partial
 
 import numpy as np
-from ..basics.checks import check_number
 from .linear import LinearClassifier, StandardUnits, descend
 from .logistic_gradient import logistic_objective, rounded_costs, score_costs
 from ..transport.exact import sorted_costs
@@ -19,16 +18,15 @@ from scipy.special import expit
 # %% ../../nbs/models/03_logistic.ipynb #394f2933
 STAGES = (.1, .01, .001) # roundings of the kinks
 
-# %% ../../nbs/models/03_logistic.ipynb #f50b96ec
 def descend_in_stages(
     objective, # value and gradient of (theta, costs)
-    theta: np.ndarray, # where to start, shape (1 + d,)
+    theta: np.ndarray, # where to start
     units: StandardUnits, # units to work in
     max_iter: int, # most iterations, over all stages
-    tol: float, # largest derivative at the end, in standard units
+    tol: float, # largest derivative at the end
     ftol: float = 0., # smallest relative change of the value
     stages: tuple = STAGES, # rounding of the kinks in each stage; 0 for none
-) -> tuple: # theta, number of iterations, whether the last stage converged
+) -> tuple: # theta, iterations, whether the last stage converged
     "Minimise an objective with kinks, rounded off less and less."
     used = 0
     for k, eps in enumerate(stages):
@@ -41,6 +39,8 @@ def descend_in_stages(
 # %% ../../nbs/models/03_logistic.ipynb #25f451f6
 class FairLogisticRegression(LinearClassifier):
     "Logistic regression with lam * W_p^p between the scores of two groups (LRrW)."
+    _numbers = {"lam": 0, "p": 1}
+
     def __init__(self,
         p: float = 1, # exponent of the distance, at least 1
         lam: float = 1., # weight of the penalty, 0 for plain logistic regression
@@ -50,18 +50,15 @@ class FairLogisticRegression(LinearClassifier):
         tol: float = 1e-5, # largest derivative at the end, per standard deviation of a column
     ): store_attr()
 
+    @property
+    def _needs_groups(self): # why, or nothing
+        need = "the penalty needs a group for each row (lam=0 does not)"
+        return self.lam and f"with lam = {self.lam} {need}"
+
 # %% ../../nbs/models/03_logistic.ipynb #dfa83718
 @patch
-def fit(self: FairLogisticRegression,
-    X, # inputs, dense or sparse, shape (n, d)
-    y, # labels, two different values, shape (n,)
-    sensitive_features=None, # groups, two labels, shape (n,); may be missing if lam is 0
-):
+def _solve(self: FairLogisticRegression, X, y, s):
     "Minimise the risk plus the penalties."
-    check_number("lam", self.lam, 0)
-    check_number("p", self.p, 1)
-    why = f"with lam = {self.lam} the penalty needs a group for each row (lam=0 does not)"
-    X, y, s = self._start(X, y, sensitive_features, self.lam and why)
     ridge = 1 / (self.C * len(y))
 
     def objective(theta, costs):
@@ -73,4 +70,4 @@ def fit(self: FairLogisticRegression,
     found = descend_in_stages(objective, start, units, self.max_iter, self.tol, ftol, stages)
     f = expit(found[0][0] + X @ found[0][1:])
     self.penalty_ = None if s is None else float(score_costs(f, s, p=self.p)[0])
-    return self._finish(*found)
+    return found

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 # %% ../../nbs/models/05_mlp.ipynb #ecad7543
-def _positive_class(est, classes): # the two labels, sorted -> 0 or 1, which of them is positive
+def _positive_class(est, classes): # labels, sorted -> 0 or 1
     "Which of the two labels is the favourable one."
     labels = classes.tolist()
     if est.favourable is not None:
@@ -32,8 +32,8 @@ def _positive_class(est, classes): # the two labels, sorted -> 0 or 1, which of 
     return 1
 
 # %% ../../nbs/models/05_mlp.ipynb #05320c5e
-def _as_dataset(est, X, y, s): # estimator, inputs (n, p), labels and groups of two values
-    "Check the data; set the fitted attributes that come from them."
+def _as_dataset(est, X, y, s):
+    "Check the data; set the attributes that come from them."
     X, y = validate_data(est, X, y, dtype=np.float32)
     est.classes_, codes = binary_labels(y)
     est.positive_ = _positive_class(est, est.classes_)
@@ -45,7 +45,7 @@ def _as_dataset(est, X, y, s): # estimator, inputs (n, p), labels and groups of 
     return FairDataset(X, codes if est.positive_ == 1 else 1 - codes, groups)
 
 # %% ../../nbs/models/05_mlp.ipynb #67ec3d71
-def _train(est, data): # estimator, FairDataset
+def _train(est, data):
     "Train the network and keep what was learnt in `est`."
     est.network_ = mlp(data.x.shape[1], est.hidden, est.seed)
     train, valid, lam, average = data, None, est.lam, 0.
@@ -84,15 +84,15 @@ class FairMLPClassifier(ClassifierMixin, BaseEstimator):
     ): store_attr()
 
     def fit(self, X, y, sensitive_features=None):
-        "Train the network on inputs (n, p), labels and groups of two values each."
+        "Train the network on inputs (n, d), labels and groups of two values each."
         _train(self, _as_dataset(self, X, y, sensitive_features))
         return self
 
 # %% ../../nbs/models/05_mlp.ipynb #5c0942f4
 @patch
 def predict_proba(self: FairMLPClassifier,
-    X, # inputs, shape (n, p)
-) -> np.ndarray: # probabilities of both classes, shape (n, 2)
+    X, # inputs, shape (n, d)
+) -> np.ndarray: # shape (n, 2)
     "The probability of each class."
     check_is_fitted(self)
     X = validate_data(self, X, dtype=np.float32, reset=False)
@@ -103,7 +103,7 @@ def predict_proba(self: FairMLPClassifier,
 # %% ../../nbs/models/05_mlp.ipynb #fe9b2712
 @patch
 def predict(self: FairMLPClassifier,
-    X, # inputs, shape (n, p)
+    X, # inputs, shape (n, d)
 ) -> np.ndarray: # labels, shape (n,)
     "The more probable class."
     positive = self.predict_proba(X)[:, 1] > .5

@@ -22,16 +22,12 @@ class Sample(NamedTuple):
     s: Tensor # groups, boolean, shape (n,)
     y: Tensor = None # labels, shape (n,)
 
-    def where(self,
-        keep: Tensor, # boolean, shape (n,)
-    ) -> "Sample": # the rows that are kept
-        "Some of the rows."
+    def where(self, keep):
+        "The rows that a mask keeps."
         return Sample(*(None if column is None else column[keep] for column in self))
 
-    def beside(self,
-        f: Tensor, # scores of a batch
-    ) -> "Sample": # scores with its dtype, everything on its device
-        "Without gradient, ready to be merged with a batch."
+    def beside(self, f):
+        "Without gradient, with the dtype and device of the scores `f` of a batch."
         y = None if self.y is None else self.y.to(f.device)
         return Sample(self.scores.detach().to(f), self.s.to(f.device), y)
 
@@ -51,13 +47,7 @@ def checked(
     return Sample(f, as_mask(s, f, f"{name}s"), as_labels(y, f, needs_y, binary))
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #efa40d88
-def check_options(
-    p: float, # exponent
-    grad: str, # kind of gradient
-    n_bins: int, # bins of the paper's grid
-    on="score", # what is compared
-    given=None, # among whom
-):
+def check_options(p, grad, n_bins, on="score", given=None):
     "Refuse options that do not exist."
     if grad not in ("exact", "paper"):
         raise ValueError(f'grad = {grad!r}: expected "exact" or "paper".')
@@ -109,16 +99,14 @@ def no_penalty(
     scores: Tensor, # scores of the batch, shape (B,)
     why: str, # the reason, as a sentence
 ) -> Tensor: # zero, connected to the graph
-    "A penalty of zero, and a warning, for a batch that cannot be compared."
+    "A penalty of zero, with a warning."
     refuse_nonfinite(scores.detach().sort().values, scores=numpy_on_cpu(scores))
     warnings.warn(why, stacklevel=5)
     return attach_grads(0., (scores, torch.zeros_like(scores)))
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #470493b2
-def uncompiled(
-    f, # any function
-): # the function, run outside the graphs of torch.compile
-    "Leave `f` out of compiled graphs."
+def uncompiled(f):
+    "The function, left out of the graphs of torch.compile."
     @wraps(f)
     def call(*args, **kwargs):
         if torch.compiler.is_compiling(): return torch.compiler.disable(f)(*args, **kwargs)

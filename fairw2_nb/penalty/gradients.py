@@ -27,16 +27,10 @@ def paper_gradient(
     n_s = torch.where(sb, sb.sum(), n_batch - sb.sum())
     cor = cdf.cor(b, sb)
     distance = b - cor
-    if p == 1: distance = (_left_edge(b, cdf.eta) - _left_edge(cor, cdf.eta)).sign()
+    if p == 1: # the sign of the distance between their bins
+        edge, edge_of_cor = cdf.eta[bin_index(torch.stack([b.to(cor), cor]), cdf.eta)]
+        distance = (edge - edge_of_cor).sign()
     return distance / n_bins / (n_s * cdf.bin_mass(b, sb))
-
-# %% ../../nbs/penalty/01_gradients.ipynb #583610f5
-def _left_edge(
-    f: Tensor, # scores, shape (n,)
-    eta: Tensor, # edges of the grid, shape (n_bins + 1,)
-) -> Tensor: # eta^j of the bin of each score, shape (n,)
-    "The left edge of each score's bin."
-    return eta[bin_index(f.to(eta.dtype), eta)]
 
 # %% ../../nbs/penalty/01_gradients.ipynb #9268ba5a
 def exact_gradient(

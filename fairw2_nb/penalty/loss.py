@@ -11,19 +11,13 @@ from ..basics.arrays import attach_grads
 from .comparisons import Sample, checked, check_options, compared
 from .comparisons import no_penalty, parts_of, uncompiled
 from .gradients import exact_gradient, paper_gradient
-from .references import Fresh, Ring, as_reference
+from .references import Fresh, Ring
 from fastcore.basics import patch
 from torch import nn, Tensor
 
 # %% ../../nbs/penalty/04_loss.ipynb #5e85427d
-def distance(
-    batch: Sample, # scores that get a gradient, and their groups
-    ref: Sample = None, # more of them, without gradient
-    p: float = 2, # exponent
-    grad: str = "exact", # kind of gradient
-    n_bins: int = 500, # bins of the paper's grid
-) -> Tensor: # W_p^p, connected to the scores of the batch
-    "The penalty of samples that have been checked."
+def distance(batch, ref, p, grad, n_bins):
+    "W_p^p of samples that have been checked, connected to the scores of the batch."
     f, s, n = batch.scores.detach(), batch.s, len(batch.s)
     if ref is not None: f, s = torch.cat([f, ref.scores]), torch.cat([s, ref.s])
     value, g = exact_gradient(f, s, n, p)
@@ -70,12 +64,9 @@ class WassersteinPenalty(nn.Module):
         check_options(p, grad, n_bins, on, given)
         self.p, self.on, self.given = p, on, given
         self.grad, self.n_bins = grad, n_bins
-        self.reference = as_reference(reference)
-
-    def extra_repr(self):
-        "The options, as `print(penalty)` shows them."
-        fresh = f", reference={self.reference}" if self.fresh else ""
-        return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{fresh}"
+        if not isinstance(reference, (Ring, Fresh)):
+            reference = Ring(reference) if reference else None
+        self.reference = reference
 
     def reset(self):
         "Forget the reference, for example before training another network."
@@ -92,14 +83,16 @@ def fresh(self: WassersteinPenalty):
     "How many observations `fit` draws anew at each step."
     return self.reference.size if isinstance(self.reference, Fresh) else 0
 
+@patch
+def extra_repr(self: WassersteinPenalty):
+    "The options, as `print(penalty)` shows them."
+    fresh = f", reference={self.reference}" if self.fresh else ""
+    return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{fresh}"
+
 # %% ../../nbs/penalty/04_loss.ipynb #0eb9994f
 @patch
-def _ref(self: WassersteinPenalty,
-    ref, # explicit reference, or None
-    f: Tensor, # scores of the batch, shape (B,)
-    **labels, # what is asked of its labels
-) -> Sample: # what is compared with the batch, or None
-    "The explicit reference, else the ring, else nothing."
+def _ref(self: WassersteinPenalty, ref, f, **labels):
+    "What is compared of the explicit reference, else of the ring, else None."
     if ref is not None:
         if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3):
             raise ValueError("`ref` must be (scores, s) or (scores, s, y).")
@@ -112,13 +105,8 @@ def _ref(self: WassersteinPenalty,
     ref = compared(self.on, ref.beside(f))
     return ref._replace(scores=ref.scores.detach())
 
-# %% ../../nbs/penalty/04_loss.ipynb #5592633f
 @patch
-def _part(self: WassersteinPenalty,
-    part: Sample, # what is compared, of one label if there is `given`
-    ref: Sample, # the same part of the reference, or None
-    values: Tensor, # what is compared, of the whole batch, shape (B,)
-) -> Tensor: # scalar
+def _part(self: WassersteinPenalty, part, ref, values):
     "The penalty of one part of the batch, with the same part of the reference."
     if len(part.s): return distance(part, ref, self.p, self.grad, self.n_bins)
     return no_penalty(values, f"None of the {len(values)} scores of the batch has the label that "

@@ -13,9 +13,10 @@ from fastcore.basics import patch
 from torch import nn
 
 # %% ../../nbs/penalty/02_references.ipynb #055df0b2
-def _whole(n) -> bool: # whether it counts something
-    "Whole numbers, but not True and False."
-    return isinstance(n, int) and not isinstance(n, bool)
+def _check_size(kind, size):
+    "Refuse what is not a whole number above 0."
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f"{kind}({size!r}): expected a whole number above 0; reference=0 is none.")
 
 # %% ../../nbs/penalty/02_references.ipynb #5879ae5f
 class Ring(nn.Module):
@@ -24,15 +25,12 @@ class Ring(nn.Module):
         size: int, # how many scores to keep
     ):
         super().__init__()
-        if not _whole(size) or size < 1:
-            raise ValueError(f"Ring({size!r}): expected a whole number of at least 1.")
+        _check_size("Ring", size)
         self.size = size
         self.register_buffer("scores", torch.zeros(size))
         self.register_buffer("s", torch.zeros(size, dtype=torch.bool))
         self.register_buffer("y", torch.full((size,), float("nan")))
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
-
-    def extra_repr(self): return str(self.size)
 
     def reset(self):
         "Forget everything."
@@ -62,23 +60,15 @@ def push(self: Ring,
         own[:len(new) - head] = new[head:]
     self.seen += len(scores)
 
+@patch
+def extra_repr(self: Ring):
+    "The size, as `print` shows it."
+    return str(self.size)
+
 # %% ../../nbs/penalty/02_references.ipynb #12aab126
 @dataclass(frozen=True)
 class Fresh:
     "So many observations, drawn and scored anew at each step by `fit`, as in Algorithm 1."
     size: int # how many observations to draw at each step
 
-    def __post_init__(self):
-        if not _whole(self.size) or self.size < 1:
-            raise ValueError(f"Fresh({self.size!r}): expected a whole number of at least 1.")
-
-# %% ../../nbs/penalty/02_references.ipynb #39b48ba6
-def as_reference(
-    reference, # a number of scores to keep, a Ring, a Fresh
-): # a Ring, a Fresh, or None
-    "What the argument `reference` of a penalty stands for."
-    if isinstance(reference, (Ring, Fresh)): return reference
-    if not _whole(reference) or reference < 0:
-        raise ValueError(f"reference = {reference!r}: expected a whole number of scores to keep, "
-                         "0 for none, or Ring(n) or Fresh(n).")
-    return Ring(reference) if reference else None
+    def __post_init__(self): _check_size("Fresh", self.size)

@@ -27,9 +27,9 @@ from torch import nn
 @dataclass
 class Training:
     "A network in training, and all that its next epoch depends on."
-    model: nn.Module # network
-    opt: torch.optim.Optimizer # its optimiser
-    objective: Objective # risk, penalty and λ
+    model: nn.Module
+    opt: torch.optim.Optimizer
+    objective: Objective
     train: object # training part
     valid: object = None # part that is measured; the training part if None
     batch_size: int = 200 # observations per step
@@ -82,7 +82,7 @@ def train_step(
 
 # %% ../../nbs/training/05_loop.ipynb #4cff68e9
 def _mean_abs_grad(value, out):
-    "The mean absolute gradient of a scalar with respect to the network's outputs."
+    "The mean absolute gradient of a scalar for the network's outputs."
     return torch.autograd.grad(value, out, retain_graph=True)[0].abs().mean().item()
 
 # %% ../../nbs/training/05_loop.ipynb #b525e1f0
@@ -96,7 +96,7 @@ def _move_average(average, model, keep):
 def train_epoch(
     run: Training, # the training
     *old, # goes when callers have moved
-) -> dict: # mean risk and distance, and mean absolute gradients while warming up
+) -> dict: # means over the steps
     "One pass over the training part in a random order."
     if old: # goes
         run.train, _, _, run.batch_size, reference, run.device = old
@@ -117,14 +117,12 @@ class TrainingDiverged(RuntimeError):
 
 # %% ../../nbs/training/05_loop.ipynb #0a4fb93e
 @patch
-def weights(self: Training) -> list: # two dictionaries
+def weights(self: Training):
     "The weights of the network and of its average, as they are now."
     return [copy.deepcopy(net.state_dict()) for net in (self.model, self.average)]
 
 @patch
-def put_back(self: Training,
-    weights: list, # as `weights` gave them
-):
+def put_back(self: Training, weights):
     "Take weights from before."
     for net, state in zip((self.model, self.average), weights): net.load_state_dict(state)
 
@@ -163,29 +161,27 @@ def should_stop(
 
 # %% ../../nbs/training/05_loop.ipynb #6e615600
 @patch
-def parts(self: Training) -> dict: # objects with a `state_dict` of their own
-    "What keeps its own state."
+def parts(self: Training):
+    "What keeps a state of its own."
     return {"model": self.model, "average": self.average, "opt": self.opt,
             "penalty": self.objective.penalty, "tuner": self.objective.lam}
 
 @patch
-def settings(self: Training) -> dict:
+def settings(self: Training):
     "What a checkpoint must agree with."
     return dict(batch_size=self.batch_size, reference=self.fresh, average=self.keep, seed=self.seed,
                 observations=len(self.train), **self.objective.lam.settings())
 
 @patch
-def state(self: Training) -> dict: # tensors, numbers and strings only
-    "Everything that the next epoch depends on."
+def state(self: Training):
+    "Everything that the next epoch depends on: tensors, numbers and strings only."
     own = {k: part.state_dict() for k, part in self.parts().items()}
     random = {"draws": self.generator.get_state(), "torch": torch.get_rng_state()}
     return own | random | dict(history=self.history, best=self.best, settings=self.settings())
 
 # %% ../../nbs/training/05_loop.ipynb #1b4e0eaf
 @patch
-def load(self: Training,
-    state: dict, # as `state` gives it
-):
+def load(self: Training, state):
     "Continue from a saved state, if it was saved with the same settings."
     before = self.weights()
     try:
@@ -199,10 +195,8 @@ def load(self: Training,
         raise
 
 @patch
-def resume(self: Training,
-    path, # file of the checkpoint
-):
-    "Continue from a file, or write a first one, so that a bad place is noticed before training."
+def resume(self: Training, path):
+    "Continue from a file, or write a first one, so that a bad place is noticed in time."
     if Path(path).exists(): load_checkpoint(path, self.device, self.load)
     else: save_checkpoint(self.state(), path)
 
@@ -253,7 +247,7 @@ def fit( # long: every option explained
     train, # FairDataset, or any dataset of triples (x, y, s)
     *,
     lam=0., # weight of the penalty: a number, or a tuner
-    penalty: nn.Module = None, # W_2^2 of the scores with a ring of up to 2000 recent ones if None
+    penalty: nn.Module = None, # W_2^2 of the scores with a ring of at most 2000 if None
     task: Binary = Binary(), # what the network gives, and the loss
     valid=None, # validation part
     epochs: int = 20, # passes over the training part
@@ -274,7 +268,9 @@ def fit( # long: every option explained
     _check_fit(train, valid, lam, epochs, batch_size, average, patience)
     torch.manual_seed(seed)
     _to_device(model, device)
-    if penalty is None: penalty = _ring(batch_size, 0 if reference else len(train))
+    if penalty is None and reference: penalty = WassersteinPenalty() # goes
+    if penalty is None: # older scores would be too stale
+        penalty = WassersteinPenalty(reference=min(2000, 64 * batch_size, len(train) // 4))
     if reference: penalty.reference = Fresh(reference) # goes when callers have moved
     objective = Objective(task, penalty.to(device), lam)
     run = Training(model, opt(model.parameters()), objective, train, valid, batch_size, average,
@@ -287,10 +283,6 @@ def fit( # long: every option explained
     return run.history
 
 # %% ../../nbs/training/05_loop.ipynb #428fd298
-def _ring(batch_size, n):
-    "A ring of 2000 scores, of 64 batches and a quarter of an epoch at most: older ones are stale."
-    return WassersteinPenalty(reference=min(2000, 64 * batch_size, n // 4))
-
 def _epochs(run, epochs, patience, checkpoint, progress):
     "Epoch after epoch, with a bar that tells how it goes."
     from tqdm import tqdm
