@@ -18,7 +18,7 @@ import fairw2_nb
 COMMANDS = { # name: (module:function of the remaining words, what it does)
     "run": ("cli:run", "run an experiment of the paper or a benchmark, and keep its rows"),
 }
-EXPERIMENTS = { # name: (module:object, what it is about)
+EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
     "demo": (
         "experiments.demo:DEMO", "A biased classifier with and without the penalty, seconds"),
     "adult": (
@@ -42,6 +42,15 @@ EXPERIMENTS = { # name: (module:object, what it is about)
     "lambda_transfer": (
         "experiments.lambda_transfer:LAMBDA_TRANSFER",
         "One λ across batch and reference sizes, on a synthetic problem"),
+    "cost": (
+        "experiments.cost:COST",
+        "Time, error and memory of the penalty against other ways, and its share of a step"),
+    "memory": (
+        "experiments.memory:MEMORY",
+        "Peak memory and time of a training step with 2000 images, whole and in chunks"),
+    "frontier": (
+        "experiments.frontier:FRONTIER",
+        "Accuracy against disparity beside other methods, whole curves"),
 }
 
 # %% ../nbs/cli.ipynb #19ac28ff
@@ -109,6 +118,7 @@ def run_experiment(
     folder = make_folder(args.pop("out"))
     check_writable(path := folder / f"{exp.name}.jsonl")
     settings = aloud(exp.grid, **args)
+    if not settings: raise ValueError("With these flags there is nothing to run.")
     frame = run_rows(exp, settings, folder, common["campaign"], common["workers"])
     print(f"\n{exp.table(frame).to_string()}\n\n{exp.legend}\n\n{provenance_line(frame)}")
     print(f"Rows: {path}")

@@ -1,10 +1,10 @@
-"""Move row files of the layout before the rooms, such as results/adult/rows.jsonl, to the present one.
+"""Move row files of the old layout, such as results/adult/rows.jsonl, to the present one.
 
-    python tools/move_rows.py results                 # results/adult/rows.jsonl -> results/adult.jsonl
-    python tools/move_rows.py old/results elsewhere   # into another folder
+    python tools/move_rows.py results                # into results/adult.jsonl and so on
+    python tools/move_rows.py old/results elsewhere  # into another folder
 
-Rows get the defaults of their settings, a version, a campaign and the checksum of their data; values
-are not touched. A file that was moved is kept under its name with .moved behind it.
+Rows get the defaults of their settings, a version, a campaign and the checksum of their data;
+values are not touched. A file that was moved is kept under its name with .moved behind it.
 """
 import hashlib
 import json
@@ -98,8 +98,8 @@ def move(old, new):
     for file, (name, campaign) in FILES.items():
         if not (path := Path(old) / file).is_file(): continue
         lines = path.read_text().splitlines()
-        known = commits(path) or [""] * len(lines)
-        rows = [new_row(name, campaign, json.loads(z), c) for z, c in zip(lines, known, strict=True)]
+        pairs = zip(map(json.loads, lines), commits(path) or [""] * len(lines), strict=True)
+        rows = [new_row(name, campaign, row, commit) for row, commit in pairs]
         with open(Path(new) / f"{name}.jsonl", "a") as out:
             out.writelines(json.dumps(row) + "\n" for row in rows)
         path.rename(path.with_name(path.name + ".moved"))

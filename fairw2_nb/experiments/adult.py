@@ -234,7 +234,3 @@ ADULT_SWEEP = Experiment(
     run=sweep_run, grid=sweep_grid, table=sweep_table, figure=sweep_figure, data=ADULT.data,
     legend="exact: our gradient with a reference of 4000 scores; paper: the printed one; POT: "
            "W_2^2 of the batch alone. Mean ± standard deviation over splits, test part.")
-
-# %% ../../nbs/experiments/03_adult.ipynb #c5c5d251
-def paper_table(): return PRINTED.T.to_dict("list") # until all pages have followed
-def PotPenalty(): return BatchPenalty(pot_w2)

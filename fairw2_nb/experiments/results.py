@@ -136,17 +136,3 @@ def provenance() -> dict: # commit, versions and platform
     here = {"commit": code_commit(), "python": platform.python_version()}
     here |= {"machine": platform.machine(), "fairw2_nb": fairw2_nb.__version__}
     return here | {name: version(name) for name in ("torch", "numpy", "scipy")}
-
-# %% ../../nbs/experiments/02_results.ipynb #4df3a8d7
-def results_dir(): return Path(fairw2_nb.__file__).resolve().parent.parent / "results"
-
-def missing(configs, rows):
-    return [c for c in configs if not any(all(k in r and r[k] == v for k, v in c.items()) for r in rows)]
-
-def run_missing(f, configs, path, workers=1, desc="runs"):
-    from joblib import delayed, Parallel
-    todo = missing(configs, read_rows(path))
-    def one(c): return c | f(**c) | {"duration": 0.} | provenance()
-    for row in Parallel(n_jobs=workers, return_as="generator_unordered")(delayed(one)(c) for c in todo): append_row(path, row)
-    rows = read_rows(path)
-    return [found[0] for c in configs if (found := [r for r in rows if all(k in r and r[k] == v for k, v in c.items())])]

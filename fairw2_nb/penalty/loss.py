@@ -99,8 +99,7 @@ def _ref(self: WassersteinPenalty, ref, f, **labels):
         ref = checked(*ref, name="ref ", **labels)
     elif self.ring and self.ring.seen > 0: ref = Sample(*self.ring.filled())
     elif self.training and self.fresh:
-        raise ValueError(f"{self.reference} is drawn by `fit`: in a loop of your own score some "
-                         "observations without gradient, and call penalty(scores, s, y, ref=...).")
+        raise ValueError(f"{self.reference} is drawn by `fit`: in a loop of your own, give ref=...")
     else: return None
     ref = compared(self.on, ref.beside(f))
     return ref._replace(scores=ref.scores.detach())
