@@ -16,6 +16,8 @@ PLACES = { # everyday name: module that has it
     "synthetic_logistic": "data.synthetic",
     "fairness_report": "metrics.report",
     "disparate_impact": "metrics.disparities",
+    "threshold_for_rate": "metrics.report",
+    "certify": "metrics.certificate",
     "plot_cdfs": "metrics.plots",
     "FairLogisticRegression": "models.logistic",
     "FairMLPClassifier": "models.mlp",

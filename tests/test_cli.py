@@ -12,9 +12,11 @@ from pathlib import Path
 import fairw2_nb
 import pytest
 from conftest import ROOT
+from fairw2_nb.basics import packages
 from fairw2_nb.cli import EXPERIMENTS, in_words, main, run_experiment
 from fairw2_nb.experiments.adult import ADULT
 from fairw2_nb.experiments.celeba import CELEBA
+from fairw2_nb.experiments.frontier import FRONTIER
 from fairw2_nb.experiments.mnist import MNIST
 
 FAIRW2 = str(Path(sys.executable).parent / "fairw2")
@@ -90,6 +92,11 @@ def test_demo_writes_a_report_and_keeps_the_old_one(tmp_path):
     (["run", "adult", "--report", "."], "is a folder"),
     (["run", "adult", "--report", "no/such/a.html"], "does not exist"),
     (["run", "adult", "--out", "/dev/null"], "not a folder"),
+    (["run", "frontier", "--table", "own.csv", "--target", "a", "--favourable", "1",
+      "--sensitive", "b", "--privileged", "1"], "There is no file own.csv"),
+    (["run", "frontier", "--table", "own.csv", "--target", "hired"],
+     "needs --favourable, --sensitive, --privileged as well"),
+    (["run", "cost", "--table", "own.csv"], "unrecognized arguments: --table"),
     (["run", "lambda_transfer", "--table", "own.csv"], "unrecognized arguments: --table"),
 ])
 def test_bad_arguments_are_answered_in_words(args, words, tmp_path, monkeypatch, capsys):
@@ -195,3 +202,35 @@ def test_celeba_without_data_says_what_to_put_where(tmp_path, monkeypatch, capsy
         said = capsys.readouterr().err
         assert stop.value.code == 2 and "list_attr_celeba" in said
         assert "--data" in said and "--synthetic" in said
+
+
+def test_frontier_of_ones_own_table(tmp_path, monkeypatch, capsys):
+    "Settings come from the flags, absent peers are named, rows are kept; the runs are replaced."
+    seen, real = [], packages.version
+
+    def run(method, batch, strength, seed, reference=None, epochs=None, table="adult"):
+        seen.append(table)
+        found = dict(Acc=.8, DI=.9, DP=.1, EO=.1, W2=.1, majority=.7)
+        return found | {f"valid_{k}": .9 for k in ("Acc", "DI", "W2", "EO")}
+
+    def version(name):
+        if name == "fairret": raise packages.PackageNotFoundError(name)
+        return real(name)
+    monkeypatch.setattr(packages, "version", version)
+    own, folder = tmp_path / "own.csv", tmp_path / "rows"
+    own.write_text("hired,sex\n1,male\n")
+    words = ["--table", str(own), "--target", "hired", "--favourable", "1", "--sensitive", "sex",
+             "--privileged", "male", "--batches", "512", "--seeds", "2", "--out", str(folder)]
+    toy = replace(FRONTIER, run=run)
+    run_experiment(toy, words)
+    first = len(seen)
+    run_experiment(toy, words)
+    said = capsys.readouterr()
+    lines = (folder / "frontier.jsonl").read_text().splitlines()
+    assert first == len(seen) == len(lines), "finished rows are not run again"
+    wanted = dict(table=str(own), drop=[], missing="drop", target="hired", favourable=1,
+                  sensitive="sex", privileged="male")
+    assert all(table | {"drop": list(table["drop"])} == wanted for table in seen)
+    assert ("fairret is skipped. This method needs fairret, which is not installed: "
+            "run pip install fairret") in said.err
+    assert "512" in said.out and "2 of 2" in said.out and "fairret" not in said.out

@@ -52,6 +52,17 @@ def test_evaluation_leaves_running_statistics_alone():
     for k, v in net.state_dict().items(): assert torch.equal(v, before[k])
 
 
+def test_running_statistics_move_once_per_chunk():
+    "The second pass of a chunk is not counted."
+    net, x = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), torch.randn(50, 3)
+    plain = copy.deepcopy(net)
+    out = InChunks(net, 20)(x)
+    out.sum().backward()
+    assert_close(out, torch.cat([plain(part) for part in x.split(20)]))
+    assert net[1].num_batches_tracked == 3
+    for a, b in zip(net.buffers(), plain.buffers()): assert_close(a, b)
+
+
 @pytest.mark.parametrize("chunk", [0, -1, 2.5, "many"])
 def test_bad_chunk(chunk):
     with pytest.raises(ValueError, match="expected a number of observations"):

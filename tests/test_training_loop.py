@@ -131,6 +131,8 @@ def test_references_and_measuring_leave_no_trace(parts):
     penalty(torch.rand(20), torch.arange(20) % 2)
     evaluate(net, parts[1], Objective(penalty=penalty))
     assert penalty.ring.seen == 20
+    measured = [evaluate(net, parts[1], Objective(penalty=p))["W"] for p in (penalty, None)]
+    assert measured[0] == measured[1] # without what the ring remembers
 
 
 def test_evaluation_is_in_eval_mode(parts):
@@ -152,6 +154,14 @@ def test_network_giving_scores(parts):
     task = Binary(outputs="scores")
     quietly(net, parts[0], lam=1., task=task, epochs=2)
     assert 0 <= evaluate(net, parts[1], Objective(task))["DI"] <= 1
+
+
+def test_risk_of_a_function_of_logits(parts):
+    "What `evaluate` finds from scores is what the loop finds from outputs."
+    def hinge(out, y): return nn.functional.relu(1 - (2 * y - 1) * out).mean()
+    net, task = small(), Binary(hinge)
+    with torch.no_grad(): wanted = hinge(net(parts[1].x), parts[1].y.float()).item()
+    assert evaluate(net, parts[1], Objective(task))["risk"] == pytest.approx(wanted, rel=1e-5)
 
 
 def test_any_dataset_of_triples(parts):
@@ -273,6 +283,32 @@ def test_nan_scores_are_divergence_too(parts):
     assert all(w.isfinite().all() for w in net.parameters())
 
 
+def test_average_of_the_weights(parts):
+    "After one step, nine tenths of the first weights and one tenth of the next."
+    first, plain, averaged = small(), small(), small()
+    options = dict(lam=1., epochs=1, batch_size=len(parts[0]), opt=descent(1.))
+    quietly(plain, parts[0], **options)
+    quietly(averaged, parts[0], average=.9, **options)
+    nets = zip(first.parameters(), plain.parameters(), averaged.parameters())
+    for before, after, mean in nets: torch.testing.assert_close(mean, .9 * before + .1 * after)
+
+
+@pytest.mark.parametrize("on", ["score", "error"])
+def test_fresh_references(parts, on):
+    "The first distance by hand, with the same draws; the random state of dropout does not move."
+    train, n = parts[0], len(parts[0])
+    draws = torch.Generator().manual_seed(7)
+    torch.randperm(n, generator=draws) # the batch, here all of them
+    at = torch.randint(n, (150,), generator=draws)
+    with torch.no_grad(): f = small()(train.x).sigmoid()
+    ref = f[at], train.s[at], train.y[at].float()
+    wanted = WassersteinPenalty(on=on)(f, train.s, train.y.float(), ref).item()
+    penalty = WassersteinPenalty(on=on, reference=Fresh(150))
+    rows = quietly(small(), train, lam=1., penalty=penalty, epochs=1, batch_size=n, seed=7)
+    assert rows[0]["W"] == pytest.approx(wanted, rel=1e-5)
+    assert torch.equal(torch.get_rng_state(), torch.Generator().manual_seed(7).get_state())
+
+
 def test_early_stop_takes_the_best(parts):
     net = small()
     history = quietly(net, parts[0], valid=parts[1], epochs=40, patience=2, batch_size=50,
@@ -371,9 +407,9 @@ def test_ramp_refuses(parts, tmp_path):
     with pytest.raises(ValueError, match="finite number"): RampedLambda(-1., 0, 5)
 
     def train(stop):
-        quietly(small(), parts[0], lam=RampedLambda(5., 3, stop), epochs=2,
-                checkpoint=tmp_path / "run.pt")
-    train(9)
+        return quietly(small(), parts[0], lam=RampedLambda(5., 3, stop), epochs=2,
+                       checkpoint=tmp_path / "run.pt")
+    assert [r["lam"] for r in train(9)] == [5., 5.] # nine steps an epoch
     with pytest.raises(ValueError, match="other settings, stop = 9 instead of 12"): train(12)
 
 

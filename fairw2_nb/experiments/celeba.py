@@ -31,11 +31,7 @@ from joblib import Memory
 from torch import nn
 
 # %% ../../nbs/experiments/05_celeba.ipynb #12a96a59
-def plot_curve(
-    points: list, # curve of a row
-    ax, # axes to draw on
-    title: str, # heading
-):
+def plot_curve(points: list, ax, title: str):
     "Accuracy of both groups and DI along the steps."
     names = {"GP0": ("C0", "accuracy, s = 0"), "GP1": ("C1", "accuracy, s = 1"),
              "DI": ("0.3", "DI")}
@@ -80,21 +76,14 @@ PRESETS = {
 }
 
 # %% ../../nbs/experiments/05_celeba.ipynb #959ebc5f
-def middle(
-    data, # `FaceDataset`
-    crop: int, # height and width to keep
-): # the dataset with smaller images
+def middle(data, crop: int):
     "The middle of each image, where the face is."
     edge = (data.x.shape[-1] - crop) // 2
     kept = slice(edge, edge + crop)
     return data.apply(lambda t: t[:, :, kept, kept] if t.ndim == 4 else t)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #4ccf5dfd
-def face_parts(
-    source: str, # "celeba" or "synthetic"
-    preset: str, # key of `PRESETS`
-    seed: int, # seed of drawn faces
-) -> tuple: # training, validation and test part
+def face_parts(source: str, preset: str, seed: int) -> tuple:
     "The official parts of the CelebA images at hand, or drawn faces."
     look = one_of("preset", preset, PRESETS)
     one_of("source", source, ("celeba", "synthetic"))
@@ -105,9 +94,7 @@ def face_parts(
     return tuple(middle(part, look.crop) for part in parts)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #b2bb33f9
-def ids_digest(
-    data, # `FaceDataset`
-) -> str: # twelve characters
+def ids_digest(data) -> str:
     "A checksum of which images there are."
     return hashlib.sha256(data.ids.cpu().numpy().astype("<i8").tobytes()).hexdigest()[:12]
 
@@ -121,10 +108,7 @@ class MirrorHalf(nn.Module):
         return torch.where(turned, x.flip(-1), x)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #cfebc1c4
-def one_cycle(
-    peak: float, # largest learning rate
-    steps: int, # steps in all
-): # function of the parameters that makes an optimiser, as `fit` takes it
+def one_cycle(peak: float, steps: int):
     "Adam whose learning rate rises for a third of the training and then falls to nothing."
     def make(params):
         opt = torch.optim.Adam(params, lr=peak)
@@ -134,15 +118,7 @@ def one_cycle(
     return make
 
 # %% ../../nbs/experiments/05_celeba.ipynb #ebe66749
-def train_faces(
-    train, # training part
-    on: str, # "score" or "error"
-    lam: float, # weight of the penalty
-    seed: int, # seed of weights and batches
-    preset: str, # key of `PRESETS`
-    loss: str = "bce", # "bce" or "mse"
-    watch=None, # called after each step
-): # the trained network
+def train_faces(train, on: str, lam: float, seed: int, preset: str, loss: str = "bce", watch=None):
     "Train ResNet-18 with one of the two penalties."
     look = one_of("preset", preset, PRESETS)
     steps = look.epochs * -(-len(train) // look.batch_size)
@@ -162,12 +138,7 @@ def train_faces(
 # %% ../../nbs/experiments/05_celeba.ipynb #20a7fc4f
 class Curve:
     "Accuracy of each group and DI on a few training and test images, every so many steps."
-    def __init__(self,
-        train, # training part
-        test, # test part
-        every: int = 16, # steps between two points
-        images: int = 400, # images of each part
-    ):
+    def __init__(self, train, test, every: int = 16, images: int = 400):
         self.parts = {"train_": train[:images], "test_": test[:images]}
         self.every, self.step, self.points = every, 0, []
 
@@ -203,24 +174,14 @@ def trained_scores(
     return scores | {"curve": curve.points if curve else None}
 
 # %% ../../nbs/experiments/05_celeba.ipynb #d9dd30b2
-def kept_scores(
-    train, # training part
-    test, # test part
-    on: str, # "score" or "error"
-    lam: float, # weight of the penalty
-    *setting, # seed, preset, loss and source, as in `trained_scores`
-) -> dict: # as `trained_scores`
+def kept_scores(train, test, on: str, lam: float, *setting) -> dict:
     "The scores of a network, from the cache folder if it was trained before."
     key = ids_digest(train), ids_digest(test), repr(PRESETS[setting[1]])
     cached = Memory(cache_dir() / "runs", verbose=0).cache(trained_scores)
     return cached("score" if lam == 0 else on, lam, *setting, key)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #57a57830
-def face_metrics(
-    f, # scores, shape (n,)
-    data, # `FaceDataset`
-    prefix: str = "", # put before the names
-) -> dict: # the quantities of Figure 4
+def face_metrics(f, data, prefix: str = "") -> dict:
     "DI, MSE, GP0, GP1, the smaller of their ratios, and the distance between the groups' scores."
     f = torch.as_tensor(f)
     report = fairness_report(data.y, f, data.s)
@@ -275,30 +236,18 @@ def _celeba_ids(size):
         raise ValueError(f"{e} Name its folder with --data, or take drawn faces with "
                          "--synthetic.") from None
 
-def celeba_data(
-    preset: str = "quick", # key of `PRESETS`
-    source: str = "celeba", # "celeba" or "synthetic"
-    **setting, # the rest
-) -> str: # checksum
+def celeba_data(preset: str = "quick", source: str = "celeba", **setting) -> str:
     "Which images a run is trained on."
     if source != "celeba": return "drawn"
     return _celeba_ids(one_of("preset", preset, PRESETS).size)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #2754ecc3
-def reported_weight(
-    mean, # data frame of means over the networks by weight, λ = 0 included
-    gain: str, # column to be large, such as "DI"
-    cost: float = .02, # accuracy that may be lost
-) -> float: # weight
+def reported_weight(mean, gain: str, cost: float = .02) -> float:
     "The weight with the largest gain among those that cost at most so much accuracy."
     return mean[mean.Acc >= mean.Acc.loc[0.] - cost][gain].idxmax()
 
 # %% ../../nbs/experiments/05_celeba.ipynb #bbff6f88
-def figure_4(
-    part, # rows of one penalty, those with λ = 0 included
-    axes, # six axes
-    title: str, # what the penalty is on
-):
+def figure_4(part, axes, title: str):
     "DI, MSE, GP0, GP1 and the ratio against λ; then the cloud of MSE against the ratio."
     lams = sorted(part.lam.unique())
     at = part.lam.map(lams.index)
@@ -314,9 +263,7 @@ def figure_4(
     axes[5].set_title(f"{title}: dark, λ = 0", fontsize=9)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #6036681e
-def celeba_figure(
-    frame, # rows
-): # figure
+def celeba_figure(frame):
     "Figure 4: six panels for each penalty."
     figure, axes = plt.subplots(2, 6, figsize=(15, 5))
     frame = frame[frame.loss == "bce"]
@@ -325,9 +272,7 @@ def celeba_figure(
     figure.tight_layout()
     return figure
 
-def celeba_table(
-    frame, # rows
-): # data frame with one line per penalty, loss and weight
+def celeba_table(frame):
     "Mean ± standard deviation over networks, test part."
     columns = ["Acc", "DI", "MSE", "GP0", "GP1", "ratio", "W2"]
     return mean_sd(frame, ["on", "loss", "lam"], columns, "networks")

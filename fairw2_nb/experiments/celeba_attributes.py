@@ -17,11 +17,7 @@ from .celeba import celeba_data, face_parts, ids_digest, kept_scores
 from .experiment import Experiment, as_seeds
 
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #e124aa1d
-def score_changes(
-    change, # regularised minus plain score of each image, shape (n,)
-    data, # `FaceDataset`
-    k: int = 100, # images at either end
-) -> pd.DataFrame: # per attribute: its share among the raised, the lowered and all
+def score_changes(change, data, k: int = 100) -> pd.DataFrame:
     "How frequent each attribute is among the largest changes."
     order = torch.as_tensor(change).argsort()
     ends = {"raised": order[-k:], "lowered": order[:k], "all": slice(None)}
@@ -61,9 +57,7 @@ def attributes_grid(
     return [dict(lam=lam, seed=k, source=source, on=on) for k in as_seeds(seeds)]
 
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #4f99c3b5
-def attributes_table(
-    frame, # rows of one source and penalty
-) -> pd.DataFrame: # per attribute: shares among raised, lowered and all, and their ratios
+def attributes_table(frame) -> pd.DataFrame:
     "Mean shares over the pairs, the attributes that go with a raise first."
     each = [pd.DataFrame(row, ["raised", "lowered", "all"]).T for row in frame.attributes]
     table = sum(each) / len(each)
@@ -73,9 +67,7 @@ def attributes_table(
     return table.sort_values("raised / lowered", ascending=False)
 
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #8019b5e3
-def attributes_figure(
-    frame, # rows of one source and penalty
-): # figure
+def attributes_figure(frame):
     "Share among the raised over that among the lowered, for attributes of at least 2%."
     table = attributes_table(frame)
     table = table[table["all"] >= .02]
@@ -122,11 +114,11 @@ def ratios_grid(
     if data: os.environ["FAIRW2_CELEBA"] = str(data)
     return [dict(what=what) for what in PRINTED_RATIOS]
 
-def ratios_table(frame): # data frame with one line per ratio
+def ratios_table(frame):
     "The ratios, as printed and here."
     return frame.set_index("what")[["paper", "here", "images"]].round(2)
 
-def ratios_data(**setting) -> str: # checksum
+def ratios_data(**setting) -> str:
     "The images at hand."
     return celeba_data()
 

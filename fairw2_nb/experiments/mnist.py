@@ -28,12 +28,7 @@ PRESETS = { # arguments of `fit`, and the learning rate of Adam
 }
 LAMS = (.5, 1., 2., 8., 32.) # weights of the penalty
 
-def train_digits(
-    net, # network giving one logit
-    train, # training part
-    preset: str, # key of `PRESETS`
-    **more, # further arguments of `fit`
-) -> list: # its history
+def train_digits(net, train, preset: str, **more) -> list:
     "Train a network as a preset says."
     options = dict(one_of("preset", preset, PRESETS))
     lr = options.pop("lr")
@@ -41,11 +36,7 @@ def train_digits(
     return fit(net, train, opt=adam, progress=False, **options | more)
 
 # %% ../../nbs/experiments/04_mnist.ipynb #df878425
-def digit_metrics(
-    net, # trained network
-    data, # `DigitDataset`
-    prefix: str = "", # put before the names
-) -> dict: # the columns of Table 2, and more
+def digit_metrics(net, data, prefix: str = "") -> dict:
     "The quantities of Figure 3 and Table 2 on one part."
     f, y, s = score_all(net, data)
     report = fairness_report(y, f, s)
@@ -53,11 +44,7 @@ def digit_metrics(
     return rates | {f"{prefix}MSE": (f - y).square().mean().item()}
 
 # %% ../../nbs/experiments/04_mnist.ipynb #fb4966c5
-def coarse_scores(
-    data, # clean training part
-    seed: int, # seed of weights and batches
-    epochs: int = 2, # passes over the data
-) -> torch.Tensor: # scores, shape (n,)
+def coarse_scores(data, seed: int, epochs: int = 2) -> torch.Tensor:
     "Scores after a short training on clean labels."
     with torch.random.fork_rng():
         net = digit_cnn(seed)
@@ -67,10 +54,7 @@ def coarse_scores(
     return score_all(net, data)[0]
 
 # %% ../../nbs/experiments/04_mnist.ipynb #7b342a0e
-def find_flipped(
-    net, # trained network
-    train, # `DigitDataset` with falsified labels
-) -> dict: # how well high scores point to falsified labels; nothing if there are none
+def find_flipped(net, train) -> dict:
     "Rank the training images with s = 0, y = 0 by score; falsified labels should stand at the top."
     suspects = train[(train.s == 0) & (train.y == 0)]
     hidden, f = suspects.flipped.numpy(), score_all(net, suspects)[0].numpy()
@@ -120,9 +104,7 @@ TABLE_2 = { # as printed
         "paper, λ = 0": (.87, 1.00, 1.00, .86, .92, .96, .83, .97, .96, .97),
         "paper, λ = 2.0e-5": (.98, .94, .96, .96, .93, .95, .91, .95, .93, .97)}.items()}
 
-def best_weights(
-    frame, # rows of one preset
-): # data frame: means without penalty and at the best weight, with its `lam`
+def best_weights(frame):
     "Of each protocol and gradient the weight of highest DI that does not lower the accuracy."
     lines = {}
     for protocol in ("SR", "ST"):
@@ -135,11 +117,7 @@ def best_weights(
     return type(frame)(lines).T
 
 # %% ../../nbs/experiments/04_mnist.ipynb #89e7f2e2
-def plot_weights(
-    ax, # axes to draw on
-    part, # rows of one protocol
-    name: str, # column to draw
-):
+def plot_weights(ax, part, name: str):
     "One column against λ: a dot per classifier, a line of means per gradient."
     lams = sorted(part.lam.unique())
     ax.axhline(part[part.lam == 0][name].mean(), color="0.4", ls=":", lw=1)
@@ -152,9 +130,7 @@ def plot_weights(
     ax.set_xticklabels([f"{lam:g}" for lam in lams], fontsize=7)
 
 # %% ../../nbs/experiments/04_mnist.ipynb #cb75dfcb
-def mnist_figure(
-    frame, # rows
-): # figure
+def mnist_figure(frame):
     "Figure 3: DI, MSE, GP0, GP1 and GP0/GP1 against λ, for both protocols."
     frame = frame.assign(ratio=frame.GP0 / frame.GP1)
     names = {"DI": "DI", "MSE": "MSE", "GP0": "GP0", "GP1": "GP1", "ratio": "GP0 / GP1"}
@@ -167,16 +143,14 @@ def mnist_figure(
     figure.tight_layout()
     return figure
 
-def mnist_table(
-    frame, # rows
-): # data frame with one line per protocol, gradient and weight
+def mnist_table(frame):
     "Mean ± standard deviation over classifiers, test part with true labels."
     named = frame.assign(grad=frame.grad.where(frame.lam != 0, "-"))
     columns = ["Acc", "DI", "MSE", "GP0", "GP1", "TP0", "TN0", "TP1", "TN1"]
     return mean_sd(named, ["protocol", "grad", "lam"], columns, "classifiers")
 
 # %% ../../nbs/experiments/04_mnist.ipynb #5ec9afd9
-def mnist_data(**setting) -> str: # checksum, its beginning
+def mnist_data(**setting) -> str:
     "The embedded images."
     return MNIST_SHA256[:12]
 

@@ -67,10 +67,15 @@ class FairnessReport:
         by_group = pd.DataFrame(cells, metrics, [f"group {g}" for g in self.labels])
         return pd.DataFrame({"whole": whole}), by_group
 
-    def __repr__(self): return "\n\n".join([*(t.to_string() for t in self._tables()), *self.notes])
-    def _repr_html_(self):
-        tables = [t.to_html(escape=True) for t in self._tables()]
-        return "\n".join(tables + [f"<p>{note}</p>" for note in self.notes])
+# %% ../../nbs/metrics/04_report.ipynb #825408dd
+@patch
+def __repr__(self: FairnessReport):
+    return "\n\n".join([*(table.to_string() for table in self._tables()), *self.notes])
+
+@patch
+def _repr_html_(self: FairnessReport):
+    tables = [table.to_html(escape=True) for table in self._tables()]
+    return "\n".join(tables + [f"<p>{note}</p>" for note in self.notes])
 
 
 

@@ -36,7 +36,7 @@ def checked(
     scores, # shape (B,) or (B, 1)
     s, # groups 0/1, shape (B,) or (B, 1)
     y=None, # labels, shape (B,) or (B, 1)
-    name: str = "", # what precedes `scores` and `s` in error messages: "ref " for a reference
+    name: str = "", # prefix in error messages, "ref " for a reference
     needs_y: bool = False, # whether labels are needed
     binary: bool = False, # whether they must be 0 and 1
 ) -> Sample: # the same as tensors
@@ -64,11 +64,8 @@ def check_options(p, grad, n_bins, on="score", given=None):
         raise ValueError(f'given = {given!r}: expected None, 0, 1 or "each".')
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #c1013bc1
-def compared(
-    on, # "score", "error", or a function of (scores, y)
-    sample: Sample, # scores, groups, labels
-) -> Sample: # the same with what is compared in the place of the scores
-    "The scores, their squared errors, or what `on` makes of them."
+def compared(on, sample):
+    "The sample with what is compared in the place of its scores: errors, or what `on` gives."
     if on == "score": return sample
     f, y = sample.scores, sample.y.to(sample.scores)
     v = (f - y) ** 2 if on == "error" else on(f, y)
@@ -85,21 +82,15 @@ def compared(
     return sample._replace(scores=v)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #9d41762a
-def parts_of(
-    given, # None, 0, 1 or "each"
-    sample: Sample, # scores, groups, labels
-) -> list: # samples that are compared by themselves
-    "The parts of a sample among which groups are compared."
+def parts_of(given, sample):
+    "The parts of a sample, each compared by itself: all, or those of one label or of each."
     if given is None: return [sample]
     labels = (0, 1) if given == "each" else (given,)
     return [sample.where(sample.y == label) for label in labels]
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #80cb2b79
-def no_penalty(
-    scores: Tensor, # scores of the batch, shape (B,)
-    why: str, # the reason, as a sentence
-) -> Tensor: # zero, connected to the graph
-    "A penalty of zero, with a warning."
+def no_penalty(scores, why):
+    "A penalty of zero, connected to the scores of the batch, with a warning that says why."
     refuse_nonfinite(scores.detach().sort().values, scores=numpy_on_cpu(scores))
     warnings.warn(why, stacklevel=5)
     return attach_grads(0., (scores, torch.zeros_like(scores)))

@@ -12,10 +12,7 @@ from pathlib import Path
 import torch
 
 # %% ../../nbs/training/04_checkpoint.ipynb #6c3f5916
-def save_checkpoint(
-    state: dict, # what to save: tensors, numbers, strings, lists and dictionaries of them
-    path, # file of the checkpoint
-):
+def save_checkpoint(state, path):
     "Save a checkpoint completely or not at all."
     path = Path(path)
     part = path.with_name(path.name + ".part")
@@ -31,11 +28,7 @@ def save_checkpoint(
         ) from None
 
 # %% ../../nbs/training/04_checkpoint.ipynb #ff03f29f
-def load_checkpoint(
-    path, # file of the checkpoint
-    device, # device of its tensors
-    take, # function of the saved dictionary that continues from it, or raises
-):
+def load_checkpoint(path, device, take):
     "Hand a saved dictionary to `take`, or say why it cannot be continued."
     try: take(torch.load(path, weights_only=True, map_location=device))
     except Exception as e: # a damaged file fails in many ways
@@ -45,10 +38,7 @@ def load_checkpoint(
                          "Move it away, or choose another file.") from None
 
 # %% ../../nbs/training/04_checkpoint.ipynb #67179d43
-def check_settings(
-    saved: dict, # settings in the checkpoint
-    own: dict, # those of the present training
-):
+def check_settings(saved, own):
     "Refuse a checkpoint that was made with other settings."
     other = [f"{k} = {saved.get(k)} instead of {v}" for k, v in own.items() if saved.get(k) != v]
     if other: raise ValueError("It was made with other settings, " + ", ".join(other) + ".")

@@ -16,12 +16,8 @@ from torch import nn
 from torch.utils.data import default_collate
 
 # %% ../../nbs/training/03_evaluation.ipynb #d4d9fc65
-def fetch(
-    data, # FairDataset, or any dataset of triples (x, y, s)
-    at, # indices, a tensor
-    device, # where the batch shall be
-) -> tuple: # x, y as floats, s
-    "The observations `at` as a batch."
+def fetch(data, at, device):
+    "The observations `at` as a batch: x, y as floats, s."
     if all(isinstance(getattr(data, k, None), torch.Tensor) for k in "xys"):
         x, y, s = data.x[at], data.y[at], data.s[at]
     else: x, y, s = default_collate([data[i] for i in at.tolist()])

@@ -41,12 +41,7 @@ class ScaledLambda(FixedLambda):
     def load_state_dict(self, state): self.alpha, self.scale = state["alpha"], state["scale"]
 
 # %% ../../nbs/training/06_lambdas.ipynb #757be339
-def meets(
-    metric: str, # name in the report
-    value: float, # its value
-    target: float, # what is asked for
-    slack: float = 0., # by how much it may be exceeded
-) -> bool: # whether the target is met with `slack` to spare
+def meets(metric, value, target, slack=0.):
     "Whether a metric is at least as good as its target, by `slack`."
     if metric in ("DI", "DMSE", "cDMSE", "Acc"): return value >= target + slack
     return value <= target - slack
@@ -77,10 +72,8 @@ class TargetTuner(ScaledLambda):
 
 # %% ../../nbs/training/06_lambdas.ipynb #f9936c80
 @patch
-def factor(self: TargetTuner,
-    row: dict, # what an epoch measured
-) -> float: # by which α is multiplied
-    "Down if the accuracy is too low or the target exceeded, up if it is missed."
+def factor(self: TargetTuner, row):
+    "What α is multiplied with after an epoch that measured `row`."
     value = row[self.metric]
     if row["Acc"] < self.acc: return self.down
     if meets(self.metric, value, self.target, self.slack): return self.down
@@ -89,10 +82,8 @@ def factor(self: TargetTuner,
 
 # %% ../../nbs/training/06_lambdas.ipynb #76f7ca50
 @patch
-def after_epoch(self: TargetTuner,
-    row: dict, # what an epoch measured; α is added
-):
-    "Adapt α to what was measured."
+def after_epoch(self: TargetTuner, row):
+    "Adapt α to what was measured, and add it to the row."
     ScaledLambda.after_epoch(self, row)
     if self.metric not in row:
         ours = ("epoch", "lam", "loss", "W", "g_R", "g_W", "objective")
@@ -104,10 +95,8 @@ def after_epoch(self: TargetTuner,
 
 # %% ../../nbs/training/06_lambdas.ipynb #be54fa73
 @patch
-def verdict(self: TargetTuner,
-    history: list, # rows of all epochs
-) -> str: # empty if the target was reached
-    "What to tell the user if the target was missed, or exceeded by far."
+def verdict(self: TargetTuner, history):
+    "What to tell the user if the target was missed, or exceeded by far; empty if it was reached."
     last, name = history[-1], self.metric
     value, acc, far = last[name], last["Acc"], self.slack + .1 if self.slack < 1 else 1.
     if meets(name, value, self.target, far):
@@ -163,6 +152,3 @@ def after_epoch(self: RampedLambda, row):
     self.at += 1
     if self.at <= self.start: return
     self.lam = min(self.full, self.lam + self.full / (self.stop - self.start))
-
-# %% ../../nbs/training/06_lambdas.ipynb #4e858cab
-def GrowingLambda(lam, steps): return RampedLambda(lam, 0, steps, "epoch") # goes

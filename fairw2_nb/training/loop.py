@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 from ..basics.checks import NotFinite
 from ..penalty.loss import WassersteinPenalty
-from ..penalty.references import Fresh
 from .checkpoint import check_settings, load_checkpoint, save_checkpoint
 from .evaluation import evaluate, fetch, score_all
 from .objective import FixedLambda, Objective
@@ -50,20 +49,15 @@ class Training:
     def fresh(self): return getattr(self.objective.penalty, "fresh", 0)
 
 # %% ../../nbs/training/05_loop.ipynb #6cde39af
-def fresh_reference(
-    run: Training, # the training
-): # scores, groups and labels, without gradient; None if the penalty wants none
-    "Observations drawn anew and scored by the network of this step."
+def fresh_reference(run):
+    "Scores, groups and labels of observations drawn anew; None if the penalty wants none."
     if not run.fresh: return None
     at = torch.randint(len(run.train), (run.fresh,), generator=run.generator)
     f, y, s = score_all(run.model, run.train, run.objective.task, run.device, at)
     return f, s, y
 
 # %% ../../nbs/training/05_loop.ipynb #be4a0674
-def train_step(
-    run: Training, # the training
-    at, # indices of the batch
-):
+def train_step(run, at):
     "One step on the observations `at`."
     x, y, s = fetch(run.train, at, run.device)
     ref = fresh_reference(run)
@@ -93,14 +87,8 @@ def _move_average(average, model, keep):
         a.lerp_(m, 1 - keep) if a.is_floating_point() else a.copy_(m)
 
 # %% ../../nbs/training/05_loop.ipynb #ddf42af0
-def train_epoch(
-    run: Training, # the training
-    *old, # goes when callers have moved
-) -> dict: # means over the steps
-    "One pass over the training part in a random order."
-    if old: # goes
-        run.train, _, _, run.batch_size, reference, run.device = old
-        if reference: run.objective.penalty.reference = Fresh(reference)
+def train_epoch(run):
+    "One pass over the training part in a random order; means over its steps."
     run.objective.warming = len(run.history) < run.objective.lam.warm_up
     run.model.train()
     run.objective.penalty.train()
@@ -127,10 +115,8 @@ def put_back(self: Training, weights):
     for net, state in zip((self.model, self.average), weights): net.load_state_dict(state)
 
 # %% ../../nbs/training/05_loop.ipynb #ffa48a81
-def one_epoch(
-    run: Training, # the training; a row is added to its history
-):
-    "Train, measure, and let λ learn; if the loss diverges, the last good weights come back."
+def one_epoch(run):
+    "Train, measure, let λ learn, add a row; if the loss diverges, the last good weights come back."
     before = run.weights()
     try:
         row = train_epoch(run)
@@ -150,10 +136,7 @@ def one_epoch(
     run.history.append(row)
 
 # %% ../../nbs/training/05_loop.ipynb #c68e5d01
-def should_stop(
-    history: list, # rows so far
-    patience, # epochs to wait for a better objective, or None
-) -> bool: # whether to stop
+def should_stop(history, patience):
     "Whether the objective has not improved for `patience` epochs."
     if patience is None or not history: return False
     objectives = [r["objective"] for r in history]
@@ -260,18 +243,14 @@ def fit( # long: every option explained
     checkpoint=None, # file to save to after each epoch, and to continue from if it exists
     watch=None, # function called with the network after each step; it may look, not change
     progress: bool = True, # show a progress bar
-    **old, # goes when callers have moved: loss, outputs, reference
 ) -> list: # history, one row per epoch
     "Train `model` with the penalty."
     lam = lam if isinstance(lam, FixedLambda) else FixedLambda(lam)
-    task, reference = _old_words(task, **old) # goes when callers have moved
     _check_fit(train, valid, lam, epochs, batch_size, average, patience)
     torch.manual_seed(seed)
     _to_device(model, device)
-    if penalty is None and reference: penalty = WassersteinPenalty() # goes
     if penalty is None: # older scores would be too stale
         penalty = WassersteinPenalty(reference=min(2000, 64 * batch_size, len(train) // 4))
-    if reference: penalty.reference = Fresh(reference) # goes when callers have moved
     objective = Objective(task, penalty.to(device), lam)
     run = Training(model, opt(model.parameters()), objective, train, valid, batch_size, average,
                    seed, device, watch)
@@ -293,10 +272,3 @@ def _epochs(run, epochs, patience, checkpoint, progress):
             row = run.history[-1]
             bar.set_postfix({k: f"{row[k]:.3f}" for k in ("loss", "W", "Acc", "DI")})
             bar.update()
-
-# %% ../../nbs/training/05_loop.ipynb #7ab8c1bd
-def _old_words(task, loss=None, outputs=None, reference=0): # goes when callers have moved
-    return Binary(loss or task.loss, outputs or task.outputs), reference
-
-def Run(model, opt, penalty, tuner, generator, average, settings): # goes when callers have moved
-    return Training(model, opt, Objective(Binary(), penalty, tuner), None)

@@ -64,7 +64,3 @@ def _one_each(out):
     if out.ndim == 1: return out
     raise ValueError(f"The network gives outputs of shape {tuple(out.shape)}: "
                      "expected one number per observation, (B,) or (B, 1).")
-
-# %% ../../nbs/training/01_tasks.ipynb #b4c6959d
-def risk_function(loss, outputs): return Binary(loss, outputs).risk # goes when callers have moved
-def to_scores(out, outputs): return Binary("bce", outputs).scores(out) # goes
