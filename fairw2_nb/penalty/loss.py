@@ -11,12 +11,13 @@ from ..basics.arrays import attach_grads
 from .comparisons import Sample, checked, check_options, compared
 from .comparisons import no_penalty, parts_of, uncompiled
 from .gradients import exact_gradient, paper_gradient
+from .relative import quotient
 from .references import Fresh, Ring
 from fastcore.basics import patch
 from torch import nn, Tensor
 
 # %% ../../nbs/penalty/04_loss.ipynb #5e85427d
-def distance(batch, ref, p, grad, n_bins):
+def distance(batch, ref, p, grad, n_bins, relative=False):
     "W_p^p of samples that have been checked, connected to the scores of the batch."
     f, s, n = batch.scores.detach(), batch.s, len(batch.s)
     if ref is not None: f, s = torch.cat([f, ref.scores]), torch.cat([s, ref.s])
@@ -25,6 +26,7 @@ def distance(batch, ref, p, grad, n_bins):
         why = f"None of the {len(f)} scores of batch and reference is of group {int(not s[0])}: "
         return no_penalty(batch.scores, why + "the penalty is 0. Use larger batches, or a "
                           "reference such as `reference=2000`.")
+    if relative: value, g = quotient(value, g, f, s, n)
     if grad == "paper": g = paper_gradient(f, s, n, p, n_bins)
     return attach_grads(value, (batch.scores, g))
 
@@ -59,11 +61,14 @@ class WassersteinPenalty(nn.Module):
         reference=0, # recent scores to keep, a number or Ring(number); Fresh(number) to draw anew
         grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
         n_bins: int = 500, # bins of the grid of the published one
+        relative: bool = False, # divide by the variance of what is compared; p = 2, exact
     ):
         super().__init__()
         check_options(p, grad, n_bins, on, given)
         self.p, self.on, self.given = p, on, given
-        self.grad, self.n_bins = grad, n_bins
+        self.grad, self.n_bins, self.relative = grad, n_bins, relative
+        if relative and (p, grad) != (2, "exact"):
+            raise ValueError('relative=True needs p = 2 and grad = "exact".')
         if not isinstance(reference, (Ring, Fresh)):
             reference = Ring(reference) if reference else None
         self.reference = reference
@@ -107,7 +112,7 @@ def _ref(self: WassersteinPenalty, ref, f, **labels):
 @patch
 def _part(self: WassersteinPenalty, part, ref, values):
     "The penalty of one part of the batch, with the same part of the reference."
-    if len(part.s): return distance(part, ref, self.p, self.grad, self.n_bins)
+    if len(part.s): return distance(part, ref, self.p, self.grad, self.n_bins, self.relative)
     return no_penalty(values, f"None of the {len(values)} scores of the batch has the label that "
                       "`given` asks for: this part of the penalty is 0. Use larger batches.")
 
