@@ -154,35 +154,32 @@ def this_machine():
     return {"cpu": name, "cores": os.cpu_count()}
 
 def cost_run(
-    what: str, # key of `COSTS`
-    n: int, # number of scores
-    reference: int = 0, # size of the reference
-    burst: int = 1, # calls per turn
-    repeat: int = 0, # number of the repetition
-    name: str = "", # contestant, for "memory" and "error"
-    gap: float = .5, # shift between the groups, for "error"
-    net: str = "", # network, for "step"
-) -> dict: # median times of the contestants, or bytes, or errors; and the processor
-    "One row of the benchmark."
+    what, # key of `COSTS`
+    n, # number of scores
+    reference=0, # size of the reference
+    burst=1, # calls per turn
+    repeat=0, # number of the repetition
+    name="", # contestant, for "memory" and "error"
+    gap=.5, # shift between the groups, for "error"
+    net="", # network, for "step"
+):
+    "Median times of the contestants, or bytes, or errors; and the processor."
     rest = dict(n=n, reference=reference, burst=burst, repeat=repeat, name=name, gap=gap, net=net)
     return one_of("what", what, COSTS)(**rest) | this_machine()
 
 # %% ../../nbs/experiments/09_cost.ipynb #97bd108e
 def runnable(settings):
-    "Leave out the rows whose package is absent, with a line that says which."
+    "Leave out the rows that cannot be run here, with a line that says why."
     package = {"penalty": "POT", "POT": "POT", "sinkhorn": "geomloss"}
     def needed(setting): return package.get(setting.get("name") or setting["what"])
-    absent = []
-    for name in sorted({needed(setting) for setting in settings} - {None}):
+    for name in sorted({needed(s) for s in settings} - {None}):
         try: peer_version(name)
         except ValueError as e:
             warnings.warn(f"The rows with {name} are left out. {e}", stacklevel=3)
-            absent.append(name)
-    counted = os.access(COUNTER, os.W_OK)
-    if not counted:
-        warnings.warn("The rows about memory are left out: they need Linux.", stacklevel=3)
-    return [setting for setting in settings if needed(setting) not in absent
-            and (counted or setting["what"] != "memory")]
+            settings = [s for s in settings if needed(s) != name]
+    if os.access(COUNTER, os.W_OK): return settings
+    warnings.warn("The rows about memory are left out: they need Linux.", stacklevel=3)
+    return [s for s in settings if s["what"] != "memory"]
 
 # %% ../../nbs/experiments/09_cost.ipynb #746798fe
 SIZES = 50, 200, 2000, 10_000, 100_000, 1_000_000
@@ -258,8 +255,7 @@ COST = Experiment(
     "cost", "Time, error and memory of the penalty against other ways, and its share of a step",
     run=cost_run, grid=cost_grid, table=cost_table, figure=cost_figure, timed=True,
     data=lambda what, **rest: MNIST_SHA256[:12] if what == "epoch on MNIST" else "drawn",
-    legend="One column per contestant, median over turns. penalty, large, sinkhorn: microseconds "
-           "of one forward and backward pass of n scores. memory: bytes per score beyond what was "
-           "held before. error: relative error of the gradient in single precision. step, epoch: "
-           "microseconds of training without penalty (plain), with a ring buffer (ring, ours) and "
-           "with an explicit reference.")
+    legend="One column per contestant. penalty, large, sinkhorn: microseconds of one forward and "
+           "backward pass of n scores. memory: bytes per score beyond what was held before. error: "
+           "relative error of the gradient. step, epoch: microseconds of training without penalty "
+           "(plain), with a ring buffer (ring, ours) and with an explicit reference.")

@@ -47,24 +47,18 @@ def measures(f, part, decisions, prefix=""):
     return found
 
 # %% ../../nbs/experiments/14_frontier.ipynb #27496ed8
-def epoch_budget(
-    batch: int, # observations per step
-    n: int, # observations of the training part
-) -> int: # passes over it
-    "Fewer and costlier epochs for small batches; at least 80,000 observations seen."
+def epoch_budget(batch, n):
+    "Epochs: fewer and costlier ones for small batches; at least 80,000 observations seen."
     return max(round(12 * (batch / 512) ** .4), math.ceil(80_000 / n))
 
 # %% ../../nbs/experiments/14_frontier.ipynb #77e54d1e
 def frontier_run(
-    method: str, # key of `METHODS`
-    batch: int, # observations per step
-    strength: float, # weight, tolerance or slack; see the method
-    seed: int, # seed of split, weights and batches
-    reference: int = None, # scores kept by ours; None for the method's own
-    epochs: int = None, # None for `epoch_budget`
+    method, batch, strength, seed, # see `Job`
+    reference=None, # scores kept by ours; None for `ring_size`
+    epochs=None, # None for `epoch_budget`
     table="adult", # see `load_data`
-) -> dict: # metrics on the test part and on the held-out part (valid_...)
-    "Train one method at one strength and measure it."
+):
+    "Train one method at one strength, and measure it on the test and the held-out part."
     chosen, (train, test) = find_method(method), load_data(table, seed)
     part, valid = train.split(.2, seed=seed)
     both = test.apply(lambda t: t) # one call for the two parts that are scored
@@ -138,12 +132,7 @@ def frontier_grid(
 # %% ../../nbs/experiments/14_frontier.ipynb #0d194f00
 def di_85(at): return at.valid_DI >= .85
 
-def chosen_rows(
-    rows, # of the frontier
-    method: str, # key of `METHODS`
-    batch: int, # observations per step
-    wish=di_85, # condition on the held-out part
-) -> pd.DataFrame: # at most one line per split
+def chosen_rows(rows, method, batch, wish=di_85):
     "On each split the strength of best held-out accuracy among those that fulfil the wish there."
     at = frontier_rows(rows, method, batch)
     at = at[wish(at)] if len(at) else at
@@ -191,72 +180,17 @@ def ranking_line(rows, name, batch, base):
             "joined area": joined, f"joined less {base}": joined_less,
             "joined verdict": joined_word, "needs s": METHODS[name].needs_s}
 
-def ranking(
-    rows, # of the frontier
-    batch: int, # observations per step
-    base: str = "W2", # method that the others are compared with
-    goal: str = "parity", # methods with this goal
-) -> pd.DataFrame: # one line per method, best first
-    "Areas with intervals, and differences to one method."
+def ranking(rows, batch, base="W2", goal="parity"):
+    "Areas with intervals, and differences to one method; the best first."
     asked = [name for name, m in METHODS.items() if name != "plain" and m.goal == goal]
     lines = {name: line for name in asked if (line := ranking_line(rows, name, batch, base))}
     if not lines: return pd.DataFrame()
     return pd.DataFrame(lines).T.sort_values("joined area", ascending=False)
 
-# %% ../../nbs/experiments/14_frontier.ipynb #68c18c61
-CARRIED = {"W2": 8., "POT W2": 8., "fairret": .5} # one weight of each
-
-def carry_table(rows, column="DI", strengths=CARRIED):
-    "Mean over splits at one weight, by method and reference, and by batch."
-    frame = pd.DataFrame(rows)
-    frame = frame[frame.strength == frame.method.map(strengths)].fillna({"DI": 0.})
-    sizes = frame.reference.map(lambda r: "" if pd.isna(r) else f", reference {r:g}")
-    frame = frame.assign(line=frame.method + sizes)
-    seen = frame.groupby("seed").line.nunique()
-    common = seen.index[seen == frame.line.nunique()] # splits that every line has
-    frame = frame[frame.seed.isin(common)]
-    return frame.pivot_table(index="line", columns="batch", values=column, sort=False)
-
-# %% ../../nbs/experiments/14_frontier.ipynb #78bde5b9
-def reaching(rows, batch, wish):
-    "{method: chosen rows} of those that fulfil a wish on every split without knowing the group."
-    asked = [m for m, method in METHODS.items() if not method.needs_s
-             and method.goal in ("parity", "opportunity") and m not in ("plain", "W2 paper")]
-    found = {m: chosen_rows(rows, m, batch, wish) for m in asked}
-    return {m: at for m, at in found.items()
-            if len(at) and len(at) == frontier_rows(rows, m, batch).seed.nunique()}
-
-def _best(found, ours):
-    "Name, strength and values of the best of ours, or of the others."
-    names = [m for m in found if (METHODS[m].kind == "ours") == ours]
-    if not names: return "none", "", ""
-    name = max(names, key=lambda m: found[m].valid_Acc.mean())
-    at = found[name]
-    values = [f"{at[k].mean():.3f}".lstrip("0") for k in ("Acc", "DI", "EO")]
-    return name, f"{at.strength.median():g}", " / ".join(values)
-
-# %% ../../nbs/experiments/14_frontier.ipynb #a234fb02
-def decision_table(rows, wishes, batches=(16, 50, 512, 4096)):
-    "Ours and the best peer for each wish, {text: condition on the held-out part}."
-    lines = {}
-    for wish, batch in [(wish, batch) for wish in wishes for batch in batches]:
-        found = reaching(rows, batch, wishes[wish])
-        (mine, lam, values), (peer, _, its) = _best(found, True), _best(found, False)
-        if mine != "none":
-            lines[wish, batch] = {"ours": mine, "λ": lam, "Acc / DI / EO gap": values,
-                                  "best peer": peer, "its Acc / DI / EO gap": its}
-    return pd.DataFrame(lines).T
-
 # %% ../../nbs/experiments/14_frontier.ipynb #b3772759
 MAIN = ("W2", "W1", "POT W2", "fairret", "mean difference", "MMD", "FairGrad", "ALM", "W2 paper")
 
-def plot_curves(
-    ax, # axes to draw on
-    rows, # of the frontier
-    batch: int, # observations per step
-    methods: tuple = MAIN, # names, at most ten
-    across: str = "DI", # accuracy is drawn against this
-):
+def plot_curves(ax, rows, batch, methods=MAIN, across="DI"):
     "Mean curves in the order of the strengths, ours thicker; dashed if the group must be known."
     floor = (rows.majority.mean() + rows.Acc.max()) / 2
     for k, name in enumerate(methods):
@@ -296,7 +230,7 @@ FRONTIER = Experiment("frontier", "Accuracy against disparity beside other metho
     run=frontier_run, grid=frontier_grid, table=frontier_table, figure=frontier_figure,
     data=frontier_data,
     legend="Test values at the strength of best held-out accuracy among those with a held-out DI "
-           "of at least .85, mean ± standard deviation over the splits on which it was reached. "
-           "DI: ratio of the groups' positive rates, 1 is parity. W2: distance between the "
-           "groups' scores. EO: gap of true-positive rates. strength: weight, tolerance or slack, "
-           "median over splits. needs s: must know the group when it predicts.")
+           "of at least .85, mean ± standard deviation over the splits that reached it. DI: ratio "
+           "of the groups' positive rates, 1 is parity. W2: distance between the groups' scores. "
+           "EO: gap of true-positive rates. strength: median over splits. needs s: must know the "
+           "group when it predicts.")

@@ -65,19 +65,16 @@ def _whole_seeds(at):
 
 # %% ../../nbs/experiments/13_hypervolume.ipynb #fbf5bf45
 def hypervolume_draws(
-    rows, # of the frontier
-    method: str, # key of `METHODS`
-    batch: int, # observations per step
-    other: str = None, # method to subtract, on the same splits
-    lines: bool = False, # area below the joined front
-    n: int = 200, # bootstrap draws
-) -> tuple: # of the mean curve, of each split, of each draw; None without a common whole split
+    rows, method, batch, # see `frontier_rows`
+    other=None, # method to subtract, on the same splits
+    lines=False, # area below the joined front
+) -> tuple: # of the mean curve, of each split, of each of 200 draws; None without a whole split
     "Hypervolumes of one method, or their differences to another's."
     curves = [frontier_rows(rows, m, batch) for m in (method, other) if m is not None]
     seeds = sorted(set.intersection(*map(_whole_seeds, curves)))
     if not seeds: return None
     k = len(seeds)
-    drawn = np.random.default_rng(0).integers(k, size=(n, k))
+    drawn = np.random.default_rng(0).integers(k, size=(200, k))
     draws = [np.arange(k), *np.arange(k)[:, None], *drawn]
     values = [_areas(at, draws, seeds, lines) for at in curves]
     areas = values[0] - values[1] if other else values[0]

@@ -53,12 +53,10 @@ def step_in_process(kind, batch, size, steps):
 
 # %% ../../nbs/experiments/10_memory.ipynb #648b1a69
 def memory_run(
-    kind: str, # key of `KINDS`
-    batch: int = 2000, # images per step
-    size: int = 64, # height and width of the images
-    steps: int = 1, # steps to take
-) -> dict: # peak memory of the process, and the time of its fastest step
-    "Train some steps in a fresh process."
+    kind, # key of `KINDS`
+    batch=2000, size=64, steps=1, # see `memory_grid`
+):
+    "Train some steps in a fresh process: its peak memory, and the time of the fastest step."
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         peak, times = pool.submit(step_in_process, kind, batch, size, steps).result()
     return {"peak_MB": round(peak), "step_s": round(min(times), 3)}
@@ -104,12 +102,8 @@ def peak_memory() -> int: # bytes
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 # %% ../../nbs/experiments/10_memory.ipynb #07501816
-def extra_memory(
-    name: str, # contestant
-    n: int, # number of scores
-    rounds: int, # measurements, of which the median counts
-) -> int: # bytes
-    "Peak memory of one forward and backward beyond what this process held before."
+def extra_memory(name, n, rounds):
+    "Peak bytes of one forward and backward beyond what this process held; median of rounds."
     torch.set_num_threads(1)
     f, s = torch.rand(n), torch.rand(n) < .7
     contestants(f[:500], s[:500], 500, (name,))[name]()

@@ -48,13 +48,8 @@ def train_net(
         **usual | options)
     return net
 
-def penalised(
-    job: Job,
-    penalty, # see `train_net`
-    lam=None, # its weight; None for the strength of the job
-    **options, # of `fit`
-) -> torch.Tensor: # scores of the test part
-    "Train with a penalty, and score the test part."
+def penalised(job, penalty, lam=None, **options):
+    "Train with a penalty, weighted by the strength if `lam` is None, and score the test part."
     net = train_net(job, job.strength if lam is None else lam, penalty, **options)
     return score_all(net, job.test)[0]
 
@@ -205,10 +200,7 @@ def threshold_decisions(job):
     return torch.as_tensor(model.predict(x, sensitive_features=s, random_state=job.seed)).float()
 
 # %% ../../nbs/experiments/11_peers.ipynb #4fc1d813
-def oxonfair_scores(
-    job: Job,
-    inferred: bool = False, # guess the groups instead of knowing them
-):
+def oxonfair_scores(job, inferred=False):
     "Shifted scores of the plain network by OxonFair, per group or per guessed group."
     from oxonfair import DataDict, FairPredictor, group_metrics
     base, part, held = plain_classifier(job)

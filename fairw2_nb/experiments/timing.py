@@ -16,10 +16,10 @@ from ..penalty.loss import wasserstein_penalty
 
 # %% ../../nbs/experiments/08_timing.ipynb #141a610e
 def interleaved(
-    contestants: dict, # {name: function without arguments}
-    repeats: int, # rounds that count, after one to warm up
-    burst: int = 1, # calls per turn
-) -> dict: # {name: median seconds per call}
+    contestants, # {name: function without arguments}
+    repeats, # rounds that count, after one to warm up
+    burst=1, # calls per turn
+) -> dict: # {name: seconds per call}
     "Median time of each contestant over rounds in which all take their turn."
     times = {name: [] for name in contestants}
     for round_ in range(repeats + 1):
@@ -56,10 +56,9 @@ def gradient_of(loss, scores):
 NAMES = "ours", "POT", "autograd", "paper", "sort"
 
 def contestants(
-    f, # scores of batch and reference, shape (n,)
-    s, # their groups, boolean, shape (n,)
-    n_batch: int, # how many of them are the batch
-    names: tuple = NAMES, # who takes part; also "sinkhorn"
+    f, s, # scores and groups of batch and reference, shape (n,)
+    n_batch, # how many of them are the batch
+    names=NAMES, # who takes part; also "sinkhorn"
 ) -> dict: # {name: function without arguments}
     "Forward and backward of each contestant on the same scores."
     batch, rest = f[:n_batch], f[n_batch:]
@@ -79,14 +78,8 @@ def contestants(
     return {name: known[name] for name in names}
 
 # %% ../../nbs/experiments/08_timing.ipynb #cbc31e5e
-def penalty_contest(
-    n: int, # number of scores, 30% of them in group 0
-    reference: int, # size of the reference, 0 for none
-    repeats: int, # rounds
-    burst: int = 1, # calls per turn
-    names: tuple = NAMES, # who takes part
-) -> dict: # {contestant: median seconds}
-    "Time of forward and backward of each contestant on the same scores."
+def penalty_contest(n, reference, repeats, burst=1, names=NAMES):
+    "Time of each contestant on the same n scores and reference, 30% of them in group 0."
     g = torch.Generator().manual_seed(n)
     f, s = torch.rand(n + reference, generator=g), torch.rand(n + reference, generator=g) < .7
     return interleaved(contestants(f, s, n, names), repeats, burst)
