@@ -54,24 +54,17 @@ EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
 }
 
 # %% ../nbs/cli.ipynb #19ac28ff
-def find(
-    table: dict, # `COMMANDS` or `EXPERIMENTS`
-    name: str, # what the user typed
-): # the object
-    "Import what a name stands for."
+def find(table, name):
+    "Import what a name of one of the two tables stands for."
     module, _, attribute = table[name][0].partition(":")
     return getattr(import_module(f"fairw2_nb.{module}"), attribute)
 
-def listing(
-    table: dict, # `COMMANDS` or `EXPERIMENTS`
-) -> str: # a line each
-    "Names and what they stand for."
+def listing(table):
+    "Names and what they stand for, a line each."
     return "\n".join(f"  {name:16}{about}" for name, (_, about) in table.items())
 
 # %% ../nbs/cli.ipynb #edd1c896
-def run_parser(
-    exp, # Experiment
-): # parser of what follows `fairw2 run NAME`
+def run_parser(exp):
     "Flags of an experiment: the parameters of its grid, then those that all have."
     from fastcore.script import anno_parser
     p = anno_parser(exp.grid, prog=f"fairw2 run {exp.name}")
@@ -90,11 +83,7 @@ def run_parser(
     return p
 
 # %% ../nbs/cli.ipynb #28bf82f0
-def aloud(
-    f, # function
-    *args, # its arguments
-    **kwargs, # and those by name
-): # what it returns
+def aloud(f, *args, **kwargs):
     "Call `f`, and print its warnings as plain lines."
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
@@ -103,10 +92,7 @@ def aloud(
     return value
 
 # %% ../nbs/cli.ipynb #58960b41
-def run_experiment(
-    exp, # Experiment
-    argv: list, # words after its name
-):
+def run_experiment(exp, argv):
     "Run the missing rows of an experiment, print its table and write its report."
     from fairw2_nb.basics.checks import check_number
     from fairw2_nb.basics.files import check_writable, free_path, make_folder, write_whole
@@ -126,11 +112,7 @@ def run_experiment(
         print(f"Report: {write_whole(free_path(common['report']), report(exp, frame))}")
 
 # %% ../nbs/cli.ipynb #3b2bf450
-def known(
-    table: dict, # `COMMANDS` or `EXPERIMENTS`
-    name: str, # what the user typed
-    what: str, # what it should be
-) -> str: # the name
+def known(table, name, what):
     "Refuse a name that is not in a table, with what may have been meant."
     from fairw2_nb.basics.checks import did_you_mean
     if name in table: return name
@@ -138,20 +120,15 @@ def known(
         raise ValueError(f"There is no command {name!r}. Did you mean fairw2 run {name}?")
     raise ValueError(f"There is no {what} {name!r}. {did_you_mean(name, table)}")
 
-def run(
-    argv: list, # words after `run`
-):
-    "Run an experiment."
+def run(argv):
+    "The command `run` with the words after it."
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: fairw2 run NAME [flags]; fairw2 run NAME --help shows them\n\n"
               + listing(EXPERIMENTS))
     else: run_experiment(find(EXPERIMENTS, known(EXPERIMENTS, argv[0], "experiment")), argv[1:])
 
 # %% ../nbs/cli.ipynb #b2da4f8f
-def in_words(
-    command, # function
-    *args, # its arguments
-):
+def in_words(command, *args):
     "Call a command; errors that a user can mend end it with a sentence."
     try: return command(*args)
     except KeyboardInterrupt:

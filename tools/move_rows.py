@@ -1,7 +1,7 @@
-"""Move row files of the old layout, such as results/adult/rows.jsonl, to the present one.
+"""Move row files of the layout before the rooms to the present one.
 
-    python tools/move_rows.py results                # into results/adult.jsonl and so on
-    python tools/move_rows.py old/results elsewhere  # into another folder
+    python tools/move_rows.py results         # results/adult/rows.jsonl -> results/adult.jsonl
+    python tools/move_rows.py old/results new # into another folder
 
 Rows get the defaults of their settings, a version, a campaign and the checksum of their data;
 values are not touched. A file that was moved is kept under its name with .moved behind it.
@@ -79,8 +79,8 @@ def commits(path):
 def new_row(name, campaign, row, commit=""):
     "A row of the present layout."
     row = dict(row)
-    if name == "cost" and "what" not in row: row |= {"what": "epoch on MNIST", "n": 8000,
-                                                     "reference": 2000}
+    if name == "cost" and "what" not in row:
+        row |= {"what": "epoch on MNIST", "n": 8000, "reference": 2000}
     if name in RENAMED: row[RENAMED[name]] = row.pop("data")
     setting = {k: row.pop(k, default) for k, default in SETTINGS[name].items()}
     if NEEDED in setting.values(): raise ValueError(f"A row of {name} lacks a setting: {row}")
@@ -98,7 +98,8 @@ def move(old, new):
     for file, (name, campaign) in FILES.items():
         if not (path := Path(old) / file).is_file(): continue
         lines = path.read_text().splitlines()
-        pairs = zip(map(json.loads, lines), commits(path) or [""] * len(lines), strict=True)
+        known = commits(path) or [""] * len(lines)
+        pairs = zip(map(json.loads, lines), known, strict=True)
         rows = [new_row(name, campaign, row, commit) for row, commit in pairs]
         with open(Path(new) / f"{name}.jsonl", "a") as out:
             out.writelines(json.dumps(row) + "\n" for row in rows)

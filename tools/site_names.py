@@ -130,7 +130,7 @@ def module_table(module, nb):
             for name, anchor, line in public_names(module)]
     if rows:
         yield f"### {module} {{ #{module.replace('.', '-')} }}"
-        yield link(first_line(module_tree(module)))
+        yield link(re.sub(r"\[(.*?)\]\(.*?\)", r"\1", first_line(module_tree(module))))
         yield "\n".join(["| Name | What it does |", "|---|---|", *rows])
 
 

@@ -43,14 +43,7 @@ RULES = { # how the controller goes up, and how much too much it allows
 }
 
 # %% ../../nbs/experiments/03_adult.ipynb #c9bdfb3f
-def network_scores(
-    train, # training part
-    test, # test part
-    seed: int, # seed of weights and batches
-    preset: str, # key of `PRESETS`
-    lam=0., # weight, or a controller
-    penalty=None, # what is weighted; None for ours
-) -> tuple: # scores on the test part, and the history
+def network_scores(train, test, seed, preset, lam=0., penalty=None) -> tuple: # scores, history
     "Train the network, a fifth set aside for the controller, and score the test part."
     options = one_of("preset", preset, PRESETS)
     part, valid = train.split(.2, seed=seed)
@@ -71,22 +64,14 @@ LINEAR = { # models from mild to strict, and the DI to reach on the validation p
 }
 
 # %% ../../nbs/experiments/03_adult.ipynb #b05c9c8a
-def fit_linear(
-    model, # estimator
-    data, # FairDataset
-): # a fitted copy
-    "Fit a scikit-learn estimator, with the groups if it takes them."
+def fit_linear(model, data):
+    "A fitted copy of a scikit-learn estimator, which gets the groups if it takes them."
     x, y, s = (t.numpy() for t in data.tensors)
     groups = {} if isinstance(model, LogisticRegression) else {"sensitive_features": s}
     return clone(model).fit(x, y, **groups)
 
 # %% ../../nbs/experiments/03_adult.ipynb #d8816b84
-def linear_scores(
-    method: str, # key of `LINEAR`
-    train, # training part
-    test, # test part
-    seed: int, # seed of the validation part
-) -> tuple: # scores on the test part, and the parameter that was chosen
+def linear_scores(method, train, test, seed) -> tuple: # scores, and the parameter chosen
     "Choose on a validation part, fit on the whole training part, and score the test part."
     models, target = LINEAR[method]
     part, valid = train.split(.2, seed=seed)
@@ -98,11 +83,8 @@ def linear_scores(
     return torch.tensor(scores), float(getattr(model, "lam", model.C))
 
 # %% ../../nbs/experiments/03_adult.ipynb #47bddf60
-def table_columns(
-    f, # scores on the test part
-    test, # test part
-) -> dict: # the columns of Table 1, and more
-    "Accuracy, disparities, rates and quantiles of the scores."
+def table_columns(f, test) -> dict: # plain values
+    "The columns of Table 1, and more."
     found = fairness_report(test.y, f, test.s).pick(
         "Acc", "DI", O_10=("FP", 1), O_00=("FP", 0), O_11=("TP", 1), O_01=("TP", 0),
         W2="W2", EO="EO difference")
@@ -160,18 +142,14 @@ def adult_grid(
             for seed in as_seeds(seeds) for method in PRINTED.index]
 
 # %% ../../nbs/experiments/03_adult.ipynb #52728a1f
-def adult_table(
-    frame: pd.DataFrame, # rows
-) -> pd.DataFrame: # per method: mean and spread of ours, then the paper's row
+def adult_table(frame):
     "Ours, mean ± standard deviation over splits, with the paper's row under each."
     ours = mean_sd(frame, "method", PRINTED.columns, "splits")
     both = pd.concat({"ours": ours, "paper": PRINTED.map("{:.2f}".format)})
     return both.swaplevel().reindex(PRINTED.index, level=0).fillna("")
 
 # %% ../../nbs/experiments/03_adult.ipynb #db44433a
-def adult_figure(
-    frame: pd.DataFrame, # rows
-): # figure
+def adult_figure(frame):
     "Accuracy against DI, ours and the paper's, and score CDFs without and with the penalty."
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.6))
     for k, (method, printed) in enumerate(PRINTED.iterrows()):
@@ -206,16 +184,12 @@ def sweep_grid(
     return [dict(kind=kind, lam=lam, seed=k) for k in as_seeds(seeds)
             for kind in ("exact", "paper", "POT") for lam in lams]
 
-def sweep_table(
-    frame: pd.DataFrame, # rows
-) -> pd.DataFrame: # one line per gradient and weight
+def sweep_table(frame):
     "Mean ± standard deviation over splits."
     return mean_sd(frame, ["kind", "lam"], ["Acc", "DI", "W2", "EO"], "splits")
 
 # %% ../../nbs/experiments/03_adult.ipynb #76838426
-def sweep_figure(
-    frame: pd.DataFrame, # rows
-): # figure
+def sweep_figure(frame):
     "Accuracy against DI and against the distance of the scores."
     figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.2))
     styles = {"exact": "o-", "paper": "s--", "POT": "^:"}

@@ -49,19 +49,15 @@ def demo_grid(
     return [dict(lam=weight, steps=steps, seed=seed) for weight in sorted({*lam})]
 
 # %% ../../nbs/experiments/15_demo.ipynb #8b796cf2
-def demo_table(
-    frame: pd.DataFrame, # rows
-) -> pd.DataFrame: # one line per network, each cell with its interval
-    "Accuracy and disparities of each network."
+def demo_table(frame):
+    "Accuracy and disparities of each network, with their intervals."
     def cell(row, name):
         low, high = row[f"{name} low"], row[f"{name} high"]
         return f"{row[name]:.3f} [{low:.3f}, {high:.3f}]"
     lines = [[cell(row, name) for name in COLUMNS] for _, row in frame.iterrows()]
     return pd.DataFrame(lines, pd.Index(frame.lam, name="λ"), COLUMNS)
 
-def demo_figure(
-    frame: pd.DataFrame, # rows
-): # figure
+def demo_figure(frame):
     "Score CDFs of the two groups, a panel per network."
     n = len(frame)
     figure, axes = plt.subplots(1, n, figsize=(3.6 * n, 3), sharey=True, squeeze=False)

@@ -42,27 +42,19 @@ class Experiment:
 
 # %% ../../nbs/experiments/01_experiment.ipynb #f801e0af
 @patch
-def settle(self: Experiment,
-    setting: dict, # some arguments of `run`
-) -> dict: # all of them
+def settle(self: Experiment, setting) -> dict: # every argument of `run`
     "The setting with the defaults of `run` filled in."
     bound = inspect.signature(self.run).bind(**setting)
     bound.apply_defaults()
     return dict(bound.arguments)
 
 @patch
-def label(self: Experiment,
-    setting: dict, # all arguments of `run`
-    campaign: str, # name that the row is kept under
-) -> dict: # version, campaign and data
+def label(self: Experiment, setting, campaign) -> dict: # version, campaign and data
     "What belongs to the key of a row and is not in its setting."
     return {"version": self.version, "campaign": campaign, "data": self.data(**setting)}
 
-# %% ../../nbs/experiments/01_experiment.ipynb #59ea44bb
 @patch
-def key(self: Experiment,
-    row: dict, # setting and label, or a whole row
-) -> str: # the same for two rows that answer the same question
+def key(self: Experiment, row) -> str: # the same for rows that answer the same question
     "What a row is recognised by."
     names = ("version", "campaign", "data", *inspect.signature(self.run).parameters)
     text = json.dumps([row.get(name) for name in names], sort_keys=True)
@@ -83,11 +75,7 @@ def as_seeds(
                      "or a range such as 100-109.")
 
 # %% ../../nbs/experiments/01_experiment.ipynb #89429a22
-def make_row(
-    exp: Experiment, # whose run is called
-    setting: dict, # every argument of the run
-    about: dict, # label and provenance
-) -> dict: # setting, results, label, duration and provenance
+def make_row(exp, setting, about) -> dict: # setting, results, duration, label and provenance
     "Run one setting and make its row."
     import torch
     torch.set_num_threads(1)
@@ -140,10 +128,7 @@ def rows_of(
     return pd.DataFrame([r for r in rows if all(r.get(k) == v for k, v in wanted.items())])
 
 # %% ../../nbs/experiments/01_experiment.ipynb #e14ef2ad
-def score_quantiles(
-    f, # scores, shape (n,)
-    s, # groups, shape (n,)
-) -> dict: # 21 numbers for each group
+def score_quantiles(f, s) -> dict: # 21 numbers for each group
     "The quantiles of each group's scores at 0, .05, ..., 1."
     import torch
     levels = torch.linspace(0, 1, 21).double()
@@ -160,9 +145,8 @@ def mean_sd(
     "Mean ± standard deviation (n - 1) of each group, as text, and how many runs it is of."
     def cell(values):
         spread = f" ± {values.std():.3f}" if values.count() > 1 else ""
-        all_of_them = values.count() == len(values)
-        return f"{values.mean():.3f}{spread}" + (
-            "" if all_of_them else f" ({values.count()} of {len(values)})")
+        few = f" ({values.count()} of {len(values)})" if values.count() < len(values) else ""
+        return f"{values.mean():.3f}{spread}{few}"
     lines = {}
     for key, part in frame.groupby(by, dropna=False):
         lines[key] = {of: str(len(part))} | {c: cell(part[c]) for c in columns}
@@ -171,9 +155,7 @@ def mean_sd(
 # %% ../../nbs/experiments/01_experiment.ipynb #ff7e7168
 def _time(seconds): return f"{seconds / 3600:.1f} hours" if seconds > 3600 else f"{seconds:.0f} s"
 
-def provenance_line(
-    frame: pd.DataFrame, # rows
-) -> str: # one sentence after the other
+def provenance_line(frame) -> str: # a few sentences
     "How many rows, which seeds, commits and versions, and how long it took."
     def values(name):
         known = sorted({str(v) for v in frame[name] if v == v and v != ""})
@@ -186,10 +168,7 @@ def provenance_line(
             f"{_time(frame.duration.sum())} of computation.")
 
 # %% ../../nbs/experiments/01_experiment.ipynb #1ed12108
-def report(
-    exp: Experiment, # whose rows
-    frame: pd.DataFrame, # rows
-) -> str: # a page that needs no other file
+def report(exp, frame) -> str: # a page that needs no other file
     "Table, legend and picture of some rows, and where they came from."
     figure = exp.figure(frame) if exp.figure else None
     return html_page(exp.about, exp.legend, exp.table(frame), figure=figure,

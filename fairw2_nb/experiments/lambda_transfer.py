@@ -103,17 +103,13 @@ def transfer_grid(
     return [dict(zip(names, run)) | {"seed": k} for run in runs for k in as_seeds(seeds)]
 
 # %% ../../nbs/experiments/07_lambda_transfer.ipynb #d062c50c
-def transfer_table(
-    frame: pd.DataFrame, # rows
-) -> pd.DataFrame: # one line per combination
+def transfer_table(frame):
     "Mean ± standard deviation over seeds."
     by = ["kind", "batch", "reference", "lam", "seconds"]
     return mean_sd(frame, by, ["DI", "W2", "Acc", "objective"], "seeds")
 
 # %% ../../nbs/experiments/07_lambda_transfer.ipynb #69cf4f45
-def transfer_figure(
-    frame: pd.DataFrame, # rows
-): # figure
+def transfer_figure(frame):
     "DI against the batch, a line per reference."
     titles = {"explicit": "divided by the batch's count", "merged": "divided by the merged count"}
     figure, axes = plt.subplots(1, 2, figsize=(8, 3), sharey=True)

@@ -24,10 +24,7 @@ def committed_rows() -> Path: # folder inside the package
     return Path(str(files("fairw2_nb.experiments"))) / "rows"
 
 # %% ../../nbs/experiments/02_results.ipynb #4eaddcb8
-def append_row(
-    path: Path, # file of rows
-    row: dict, # what to append; must be plain JSON
-):
+def append_row(path, row):
     "Append `row` as one line, or leave the file as it was."
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     line = (json.dumps(row, allow_nan=True) + "\n").encode()
@@ -45,9 +42,7 @@ def append_row(
             raise
 
 # %% ../../nbs/experiments/02_results.ipynb #0fbd7d08
-def parse_lines(
-    path: Path, # file of rows
-) -> tuple: # rows, and the lines that could not be read
+def parse_lines(path) -> tuple: # rows, and the lines that could not be read
     "The rows of a file, and what is not a row."
     rows, bad = [], []
     text = Path(path).read_text(errors="replace") if Path(path).exists() else ""
@@ -59,9 +54,7 @@ def parse_lines(
     return rows, bad
 
 # %% ../../nbs/experiments/02_results.ipynb #2605e8b2
-def read_rows(
-    path: Path, # file of rows
-) -> list: # the rows, as dictionaries
+def read_rows(path) -> list: # dictionaries
     "All whole rows of a file; none if there is no file."
     rows, bad = parse_lines(path)
     if bad:
@@ -70,9 +63,7 @@ def read_rows(
     return rows
 
 # %% ../../nbs/experiments/02_results.ipynb #ba834d94
-def set_aside(
-    path: Path, # file of rows
-) -> int: # how many lines were moved
+def set_aside(path) -> int: # how many lines were moved
     "Move damaged lines from `path` to `path`.damaged."
     path = Path(path)
     rows, bad = parse_lines(path)
@@ -86,9 +77,7 @@ def set_aside(
 
 # %% ../../nbs/experiments/02_results.ipynb #304113f4
 @contextmanager
-def only_writer(
-    path: Path, # file of rows
-):
+def only_writer(path):
     "Hold the lock of a row file, or say that another run has it."
     from filelock import FileLock, Timeout
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,10 +92,7 @@ def only_writer(
 # %% ../../nbs/experiments/02_results.ipynb #4d0c1be4
 OLD_FOLDERS = ("adult", "mnist", "celeba", "portability", "sweep", "cost", "frontier")
 
-def refuse_old_rows(
-    folder: Path, # folder of rows
-    rows: list=(), # rows of one of its files
-):
+def refuse_old_rows(folder, rows=()):
     "Stop if a folder holds rows of the layout before, and say how to move them."
     old = [file for name in OLD_FOLDERS for file in Path(folder, name).glob("*.jsonl")]
     if old or any("version" not in row for row in rows):
