@@ -21,6 +21,13 @@ settings.register_profile("project", deadline=None, derandomize=True, print_blob
 settings.load_profile("project")  # without deadline: a slow machine is not a failure
 
 
+def pytest_collection_modifyitems(items):
+    "Long work first, so that two workers end together: the browser, the wheel, the notebooks."
+    first = ["test_site", "test_wheel", "test_notebooks"]
+    places = {name: place for place, name in enumerate(first)}
+    items.sort(key=lambda item: places.get(item.module.__name__, len(first)))
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     "The root of the repository."
