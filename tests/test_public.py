@@ -8,6 +8,7 @@ from importlib import import_module
 
 import fairw2_nb
 import pytest
+import site_names
 from conftest import LIB, ROOT, code_cells, is_exported, module_id, modules, notebooks
 from fastcore.docments import docments
 from test_mirror import exported_to, listed
@@ -90,3 +91,11 @@ def test_everyday_import():
     "In a fresh interpreter, so that nothing was imported before."
     line = "from fairw2_nb import fit, FairMLPClassifier, FairLogisticRegression, load_table"
     subprocess.run([sys.executable, "-c", line], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("name", fairw2_nb.PLACES)
+def test_everyday_names_have_an_example(name):
+    "The page of names shows each at work."
+    page = next(nb for nb in notebooks()
+                if exported_to(nb) == fairw2_nb.PLACES[name].replace(".", "/"))
+    assert name in site_names.example(page, name)

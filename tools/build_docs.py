@@ -5,6 +5,7 @@ written as Markdown, then zensical turns the Markdown into HTML. The same notebo
 same bytes. With a folder as argument the site is built there, and README.md is left alone.
 """
 import ast
+import html
 import os
 import re
 import shutil
@@ -123,8 +124,8 @@ def processed(nb):
 
 def front_matter(title, subtitle, sha256, body):
     "The header that hands title, description and hash of a page to the site generator."
-    meta = dict(title=title, description=plain(subtitle or title), notebook_sha256=sha256,
-                math="class=arithmatex" in body)
+    meta = dict(title=title, description=html.escape(plain(subtitle or title)),
+                notebook_sha256=sha256, math="class=arithmatex" in body)
     return f"---\n{yaml.safe_dump(meta, allow_unicode=True, width=1000)}---\n\n"
 
 

@@ -46,22 +46,22 @@ def set_by(node):
     return {n.id for n in names if isinstance(n.ctx, ast.Store)}
 
 
-def is_check(node):
-    "Whether a statement tests rather than shows."
+def is_lesson(node):
+    "Whether a statement shows rather than tests: a value that is kept or displayed."
     called = getattr(getattr(node, "value", None), "func", None)
     tests = getattr(called, "id", "").startswith(("test_", "assert"))
-    return tests or isinstance(node, (ast.Assert, ast.With))
+    return isinstance(node, (ast.Assign, ast.Expr)) and not tests
 
 
 def shortened(source, name):
     "The statement of a cell that uses `name`, with those before it that it needs; '' if too long."
     body, lines = ast.parse(source).body, source.splitlines()
-    using = [n for n in body if name in names_in(n) and not is_check(n)]
+    using = [n for n in body if name in names_in(n) and is_lesson(n)]
     if not using:
         return ""
     kept, needed = [using[0]], names_in(using[0])
     for node in reversed(body[:body.index(using[0])]):
-        if set_by(node) & needed:
+        if isinstance(node, ast.Assign) and set_by(node) & needed:
             kept, needed = [node, *kept], needed | names_in(node)
     for part in (kept, kept[-1:]):
         text = "\n".join("\n".join(lines[n.lineno - 1:n.end_lineno]) for n in part)
@@ -130,7 +130,7 @@ def module_table(module, nb):
             for name, anchor, line in public_names(module)]
     if rows:
         yield f"### {module} {{ #{module.replace('.', '-')} }}"
-        yield link(first_line(module_tree(module)))
+        yield link(re.sub(r"\[(.*?)\]\(.*?\)", r"\1", first_line(module_tree(module))))
         yield "\n".join(["| Name | What it does |", "|---|---|", *rows])
 
 

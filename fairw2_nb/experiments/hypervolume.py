@@ -29,10 +29,10 @@ def hypervolume(
 # %% ../../nbs/experiments/13_hypervolume.ipynb #e313130f
 def frontier_rows(
     rows, # of the frontier: data frame, or list of dictionaries
-    method: str, # key of `METHODS`
-    batch: int, # observations per step
-) -> pd.DataFrame: # one line per split and strength
-    "The rows of one curve."
+    method, # key of `METHODS`
+    batch, # observations per step
+):
+    "The rows of one curve, a line per split and strength."
     if not len(rows): return pd.DataFrame()
     frame, names = pd.DataFrame(rows), [method]
     if METHODS[method].kind in ("ours", "penalty", "constraint"): names.append("plain")

@@ -72,7 +72,7 @@ def memory_grid(
 def memory_table(frame):
     "Gigabytes and seconds, and the seconds over those of the plain step in chunks."
     table = frame.set_index("kind")
-    base = table.step_s.get("plain, chunks of 250")
+    base = table.step_s.get("plain, chunks of 250", float("nan"))
     table = table.assign(GB=table.peak_MB / 1024, relative=table.step_s / base)
     return table[["GB", "step_s", "relative"]].round(2)
 

@@ -10,7 +10,6 @@ import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
 from ..basics.checks import one_of
 from ..basics.packages import peer_version
 from .peers import BatchPenalty, dual_scores, fairgrad_scores, fairret_norm
@@ -28,10 +27,10 @@ def ring_size(batch):
 # %% ../../nbs/experiments/12_methods.ipynb #8bd7938b
 def own_scores(
     job, # see `Job`
-    variant: str = "", # "fresh", "growing", "last weights" or "chosen epoch"
-    reference: int = None, # scores kept; None for `ring_size`
+    variant="", # "fresh", "growing", "last weights" or "chosen epoch"
+    reference=None, # scores kept; None for `ring_size`
     **options, # of `WassersteinPenalty`
-) -> torch.Tensor: # scores of the test part
+):
     "Scores of the network trained with a penalty of this package."
     kept = ring_size(job.batch) if reference is None else reference
     lam, more = job.strength, {}

@@ -34,13 +34,8 @@ def keep_share(batch):
     return .98 ** (batch / 512)
 
 # %% ../../nbs/experiments/11_peers.ipynb #181b85f0
-def train_net(
-    job: Job, # data, seed, batch and epochs
-    lam=0., # weight of the penalty
-    penalty=None, # module called as penalty(scores, s, y, ref)
-    **options, # of `fit`, instead of those below
-) -> nn.Module: # the trained network
-    "The network with one penalty at one weight."
+def train_net(job, lam=0., penalty=None, **options):
+    "The network trained with one penalty at one weight; options of `fit` replace those below."
     train, seed, batch = job.train, job.seed, job.batch
     net = mlp(train.x.shape[1], (64, 64, 64), seed)
     usual = dict(batch_size=min(batch, len(train)), average=keep_share(batch), valid=train[:2000])
@@ -60,10 +55,7 @@ class Term(nn.Module):
 
 class BatchPenalty(Term):
     "A function of the scores of group 0 and of group 1 in the batch."
-    def __init__(self,
-        compare, # function of two samples of scores, giving a scalar
-        given=None, # compare among this label only
-    ):
+    def __init__(self, compare, given=None): # given: compare among this label only
         super().__init__()
         self.compare, self.given = compare, given
 
@@ -102,11 +94,7 @@ def fairret_norm(a, b):
 # %% ../../nbs/experiments/11_peers.ipynb #ae764722
 class FairGradPenalty(Term):
     "What FairGrad's weighted cross-entropy adds to the plain one; it moves with each batch."
-    def __init__(self,
-        train, # training part; FairGrad looks at the shares of its cells
-        slack: float = 0., # violation that is let pass
-        rate: float = .01, # how fast the weights move
-    ):
+    def __init__(self, train, slack=0., rate=.01): # rate: how fast the weights move
         super().__init__()
         from fairgrad.torch import CrossEntropyLoss
         self.loss = CrossEntropyLoss(
@@ -131,10 +119,7 @@ def fairgrad_scores(job):
 # %% ../../nbs/experiments/11_peers.ipynb #f992cc01
 class DualPenalty(Term):
     "What the augmented Lagrangian adds to the loss; its multipliers move with each batch."
-    def __init__(self,
-        tolerance: float, # largest difference of mean scores
-        rate: float = .1, # how fast the multipliers move
-    ):
+    def __init__(self, tolerance, rate=.1): # rate: how fast the multipliers move
         super().__init__()
         from humancompatible.train.dual_optim import ALM
         self.dual, self.tolerance = ALM(m=2, lr=rate, penalty=1., is_ineq=True), tolerance
