@@ -121,7 +121,7 @@ def test_collapse_is_undone_and_said(monkeypatch):
         calls.append(lam)
         if len(calls) == 4:
             with torch.no_grad():
-                for p in self.out.parameters():
+                for p in [*self.out.parameters(), *self.live.parameters()]:
                     p.zero_()
     monkeypatch.setattr(steering.Run, "train", train)
     out = steer(net(), synthetic_table(600, .2), **QUICK)
