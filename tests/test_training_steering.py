@@ -154,3 +154,11 @@ def test_one_class_or_one_group_is_refused(change, message):
 def test_bad_settings_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         steer(net(), synthetic_table(100), **change)
+
+
+@pytest.mark.parametrize("row", [{"DI": math.nan}, {"DI": .2, "positive rate": 0.}])
+def test_the_papers_controller_does_not_push_a_collapsed_network(row):
+    from fairw2_nb.training.lambdas import TargetTuner
+    tuner = TargetTuner(.85, acc=0.)
+    assert tuner.factor({"Acc": .9} | row) == tuner.down
+    assert "no target" in tuner.verdict([{"Acc": .9, "lam": 300.} | row])
