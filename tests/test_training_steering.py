@@ -136,6 +136,17 @@ def test_few_members_are_said():
     assert any("members in one of the folds" in note for note in out.notes)
 
 
+@pytest.mark.parametrize("metric", ["DI", "EO difference", "DMSE"])
+def test_a_group_of_three_gives_sentences_not_nan(metric):
+    table = synthetic_table(150, .4)
+    s = torch.ones(150)
+    s[table.y.argsort()[:3]] = 0 # none of them with y = 1
+    out = steer(net(), FairDataset(table.x, table.y, s), .8, metric, **QUICK)
+    numbers = [out.threshold, out.lam, *(out.reached or ())]
+    assert out.notes and all(map(math.isfinite, numbers))
+    assert all(math.isfinite(row["d"]) for row in out.history)
+
+
 @pytest.mark.parametrize("change, message", [
     (dict(y=torch.ones(100)), "labels of `train`"),
     (dict(s=torch.zeros(100)), "one group only"),
