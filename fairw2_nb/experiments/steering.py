@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['STEERING']
 
-# %% ../../nbs/experiments/16_steering.ipynb #bced1085
+# %% ../../nbs/experiments/16_steering.ipynb #f5f9bbc9
 import pandas as pd
 import torch
 from ..data.adult import ADULT_SHA256, load_adult
@@ -17,7 +17,7 @@ from ..models.networks import mlp
 from ..training.lambdas import TargetTuner
 from ..training.loop import fit
 
-# %% ../../nbs/experiments/16_steering.ipynb #64b9d02e
+# %% ../../nbs/experiments/16_steering.ipynb #258f12a5
 TABLES = { # base rate, nonlinear, share of group 0
     "7%": (.07, False, .35), "12%": (.12, False, .35), "20%": (.2, False, .35),
     "30%": (.3, False, .35), "46%": (.46, False, .35),
@@ -32,7 +32,7 @@ def steering_data(kind, n, seed): # training and new rows
     return [synthetic_table(size, rate, k, nonlinear, share)
             for size, k in ((n, 2 * seed + 1), (50_000, 2 * seed + 2))]
 
-# %% ../../nbs/experiments/16_steering.ipynb #3a131af5
+# %% ../../nbs/experiments/16_steering.ipynb #d1f126a8
 def by_steering(train, new, target, seed): # decisions, and what is noted
     "Five networks and one threshold."
     model = FairMLPClassifier(target=target, seed=seed)
@@ -64,7 +64,7 @@ def by_reduction(train, new, target, seed):
 
 METHODS = {"steer": by_steering, "controller": by_controller, "reduction": by_reduction}
 
-# %% ../../nbs/experiments/16_steering.ipynb #276ad63b
+# %% ../../nbs/experiments/16_steering.ipynb #22a1ab96
 def steering_run(kind, n, target, seed, method="steer") -> dict: # results on new rows
     "Train on a table and measure on new rows."
     train, new = steering_data(kind, n, seed)
@@ -83,8 +83,10 @@ def steering_grid(
     targets: float = (.8, .85, .9), # disparate impacts
     methods: str = ("steer", "controller", "reduction"), # the two others only at .85
 ) -> list: # settings
-    "Every table at every size and target; the other methods at .85."
-    return [dict(kind=kind, n=0 if kind == "adult" else n, target=target, seed=k, method=method)
+    "Every table at every size and target, each kind with seeds of its own."
+    place = {kind: 1000 * i for i, kind in enumerate([*TABLES, "adult"])} # no draws in common
+    return [dict(kind=kind, n=0 if kind == "adult" else n, target=target, seed=k + place[kind],
+                 method=method)
             for k in as_seeds(seeds) for method in methods for n in sizes for target in targets
             for kind in kinds if method == "steer" or target == .85]
 
@@ -92,7 +94,7 @@ def steering_source(kind, **setting): # what a row notes about its data
     "Adult's checksum, or that the table is drawn."
     return ADULT_SHA256[:12] if kind == "adult" else "drawn"
 
-# %% ../../nbs/experiments/16_steering.ipynb #be8ba80f
+# %% ../../nbs/experiments/16_steering.ipynb #f8abea43
 def steering_table(
     frame: pd.DataFrame, # rows
 ) -> pd.DataFrame: # one line per method, size and target
@@ -105,10 +107,28 @@ def steering_table(
     table.insert(0, "runs", groups.size())
     return table.round(3)
 
-# %% ../../nbs/experiments/16_steering.ipynb #2f8b87bb
+# %% ../../nbs/experiments/16_steering.ipynb #7de96a33
+def steering_figure(frame):
+    "DI on new rows at the target .85, a panel per size."
+    import matplotlib.pyplot as plt
+    frame, kinds = frame[frame.target == .85], list(TABLES)
+    sizes = sorted(frame.n.unique())
+    figure, axes = plt.subplots(1, len(sizes), figsize=(9, 3.4), sharey=True, squeeze=False)
+    for ax, n in zip(axes[0], sizes):
+        for (method, part), mark in zip(frame[frame.n == n].groupby("method"), ("x", "+", "o")):
+            ax.plot(part.DI, part.kind.map(kinds.index), mark, label=method, alpha=.8)
+        ax.axvspan(.8, .9, color="0.9")
+        ax.set(xlabel="DI on new rows", title=f"{n} rows", xlim=(0, 1.05))
+    axes[0, 0].set_yticks(range(len(kinds)), kinds)
+    axes[0, 0].legend(fontsize="small")
+    figure.tight_layout()
+    return figure
+
+# %% ../../nbs/experiments/16_steering.ipynb #47452124
 STEERING = Experiment(
     "steering", "How often a stated disparity is found on new data, on tables of many kinds",
-    run=steering_run, grid=steering_grid, table=steering_table, data=steering_source,
+    run=steering_run, grid=steering_grid, table=steering_table,
+    figure=steering_figure, data=steering_source,
     legend="within: share of runs whose DI on new rows is within .05 of the target; above: at "
            "least the target less .05; fifth: positives within a fifth of the base rate; "
            "collapsed: positives below a hundredth of it. DI, positives (over the base rate) and "
