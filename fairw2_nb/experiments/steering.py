@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['STEERING']
 
-# %% ../../nbs/experiments/16_steering.ipynb #f5f9bbc9
+# %% ../../nbs/experiments/16_steering.ipynb #aee2d2cc
 import pandas as pd
 import torch
 from ..data.adult import ADULT_SHA256, load_adult
@@ -17,7 +17,7 @@ from ..models.networks import mlp
 from ..training.lambdas import TargetTuner
 from ..training.loop import fit
 
-# %% ../../nbs/experiments/16_steering.ipynb #258f12a5
+# %% ../../nbs/experiments/16_steering.ipynb #96402df6
 TABLES = { # base rate, nonlinear, share of group 0
     "7%": (.07, False, .35), "12%": (.12, False, .35), "20%": (.2, False, .35),
     "30%": (.3, False, .35), "46%": (.46, False, .35),
@@ -32,7 +32,7 @@ def steering_data(kind, n, seed): # training and new rows
     return [synthetic_table(size, rate, k, nonlinear, share)
             for size, k in ((n, 2 * seed + 1), (50_000, 2 * seed + 2))]
 
-# %% ../../nbs/experiments/16_steering.ipynb #d1f126a8
+# %% ../../nbs/experiments/16_steering.ipynb #78c59515
 def by_steering(train, new, target, seed): # decisions, and what is noted
     "Five networks and one threshold."
     model = FairMLPClassifier(target=target, seed=seed)
@@ -64,7 +64,7 @@ def by_reduction(train, new, target, seed):
 
 METHODS = {"steer": by_steering, "controller": by_controller, "reduction": by_reduction}
 
-# %% ../../nbs/experiments/16_steering.ipynb #22a1ab96
+# %% ../../nbs/experiments/16_steering.ipynb #09ed0cb0
 def steering_run(kind, n, target, seed, method="steer") -> dict: # results on new rows
     "Train on a table and measure on new rows."
     train, new = steering_data(kind, n, seed)
@@ -94,7 +94,7 @@ def steering_source(kind, **setting): # what a row notes about its data
     "Adult's checksum, or that the table is drawn."
     return ADULT_SHA256[:12] if kind == "adult" else "drawn"
 
-# %% ../../nbs/experiments/16_steering.ipynb #f8abea43
+# %% ../../nbs/experiments/16_steering.ipynb #da72dea9
 def steering_table(
     frame: pd.DataFrame, # rows
 ) -> pd.DataFrame: # one line per method, size and target
@@ -107,7 +107,7 @@ def steering_table(
     table.insert(0, "runs", groups.size())
     return table.round(3)
 
-# %% ../../nbs/experiments/16_steering.ipynb #7de96a33
+# %% ../../nbs/experiments/16_steering.ipynb #f7941015
 def steering_figure(frame):
     "DI on new rows at the target .85, a panel per size."
     import matplotlib.pyplot as plt
@@ -124,7 +124,7 @@ def steering_figure(frame):
     figure.tight_layout()
     return figure
 
-# %% ../../nbs/experiments/16_steering.ipynb #47452124
+# %% ../../nbs/experiments/16_steering.ipynb #431eb25f
 STEERING = Experiment(
     "steering", "How often a stated disparity is found on new data, on tables of many kinds",
     run=steering_run, grid=steering_grid, table=steering_table,
