@@ -53,6 +53,7 @@ def by_controller(train, new, target, seed):
                   seed=seed, progress=False)
     with torch.no_grad(): return net.eval()(new.x) > 0, {"lam": history[-1]["lam"]}
 
+# %% ../../nbs/experiments/16_steering.ipynb #406ef0e0
 def by_reduction(train, new, target, seed):
     "fairlearn's reduction over logistic regression."
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient
@@ -76,6 +77,7 @@ def steering_run(kind, n, target, seed, method="steer") -> dict: # results on ne
                 "Acc": (pred == new.y.bool()).float().mean().item()}
     return measured | {"lam": None, "reached": None, "low": None, "high": None, "undone": 0} | noted
 
+# %% ../../nbs/experiments/16_steering.ipynb #363d6ec3
 def steering_grid(
     seeds: str = "100-100", # seeds, not used while settings were chosen
     kinds: str = tuple(TABLES), # names of tables, and "adult"

@@ -287,8 +287,8 @@ def say(self: Run, best):
     "Sentences about the outcome."
     notes, aim = self.out.notes, self.aim
     if best is None:
-        return notes.append("Nothing was learnt: in the last ten epochs the networks say nearly the "
-                            "same to all rows, or a group is too small for the metric. "
+        return notes.append("Nothing was learnt: in the last ten epochs the networks say nearly "
+                            "the same to all rows, or a group is too small for the metric. "
                             "Scale the inputs, train with a lower lr, or merge groups.")
     small = min(((self.fold == k) & (self.s == g)).sum().item()
                 for k in range(len(self.penalties)) for g in (0, 1))
