@@ -48,6 +48,9 @@ EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
     "memory": (
         "experiments.memory:MEMORY",
         "Peak memory and time of a training step with 2000 images, whole and in chunks"),
+    "steering": (
+        "experiments.steering:STEERING",
+        "How often a stated disparity is found on new data, on tables of many kinds"),
     "frontier": (
         "experiments.frontier:FRONTIER",
         "Accuracy against disparity beside other methods, whole curves"),

@@ -121,7 +121,7 @@ def test_collapse_is_undone_and_said(monkeypatch):
         calls.append(lam)
         if len(calls) == 4:
             with torch.no_grad():
-                for p in self.out.parameters():
+                for p in [*self.out.parameters(), *self.live.parameters()]:
                     p.zero_()
     monkeypatch.setattr(steering.Run, "train", train)
     out = steer(net(), synthetic_table(600, .2), **QUICK)
@@ -134,6 +134,17 @@ def test_few_members_are_said():
     table = synthetic_table(400, .4, share=.04)
     out = steer(net(), table, **QUICK)
     assert any("members in one of the folds" in note for note in out.notes)
+
+
+@pytest.mark.parametrize("metric", ["DI", "EO difference", "DMSE"])
+def test_a_group_of_three_gives_sentences_not_nan(metric):
+    table = synthetic_table(150, .4)
+    s = torch.ones(150)
+    s[table.y.argsort()[:3]] = 0 # none of them with y = 1
+    out = steer(net(), FairDataset(table.x, table.y, s), .8, metric, **QUICK)
+    numbers = [out.threshold, out.lam, *(out.reached or ())]
+    assert out.notes and all(map(math.isfinite, numbers))
+    assert all(math.isfinite(row["d"]) for row in out.history)
 
 
 @pytest.mark.parametrize("change, message", [
@@ -154,3 +165,11 @@ def test_one_class_or_one_group_is_refused(change, message):
 def test_bad_settings_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         steer(net(), synthetic_table(100), **change)
+
+
+@pytest.mark.parametrize("row", [{"DI": math.nan}, {"DI": .2, "positive rate": 0.}])
+def test_the_papers_controller_does_not_push_a_collapsed_network(row):
+    from fairw2_nb.training.lambdas import TargetTuner
+    tuner = TargetTuner(.85, acc=0.)
+    assert tuner.factor({"Acc": .9} | row) == tuner.down
+    assert "no target" in tuner.verdict([{"Acc": .9, "lam": 300.} | row])

@@ -71,11 +71,15 @@ class TargetTuner(ScaledLambda):
     def settings(self): return super().settings() | {"target": self.target, "metric": self.metric}
 
 # %% ../../nbs/training/06_lambdas.ipynb #f9936c80
+def collapsed(row, value):
+    "Whether nearly nobody, or nearly everybody, is told yes, or the metric is not defined."
+    return math.isnan(value) or not .002 <= row.get("positive rate", .5) <= .998
+
 @patch
 def factor(self: TargetTuner, row):
     "What α is multiplied with after an epoch that measured `row`."
     value = row[self.metric]
-    if row["Acc"] < self.acc: return self.down
+    if collapsed(row, value) or row["Acc"] < self.acc: return self.down
     if meets(self.metric, value, self.target, self.slack): return self.down
     if not meets(self.metric, value, self.target): return self.up
     return 1.
@@ -99,6 +103,10 @@ def verdict(self: TargetTuner, history):
     "What to tell the user if the target was missed, or exceeded by far; empty if it was reached."
     last, name = history[-1], self.metric
     value, acc, far = last[name], last["Acc"], self.slack + .1 if self.slack < 1 else 1.
+    if collapsed(last, value):
+        share = last.get("positive rate", 0.)
+        return (f"{share:.1%} are positive at the threshold 1/2, which meets no target. "
+                "Start with a smaller alpha, or use `steer`, which keeps the base rate.")
     if meets(name, value, self.target, far):
         return (f"{name} is {value:.3f}, far beyond the target {self.target}, which costs accuracy "
                 f"({acc:.3f}). Train longer, use smaller batches, or start with a smaller alpha.")

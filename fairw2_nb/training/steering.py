@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Steered', 'steer']
 
-# %% ../../nbs/training/08_steering.ipynb #24db04c7
+# %% ../../nbs/training/08_steering.ipynb #936bf4e4
 import copy
 import math
 import warnings
@@ -21,7 +21,7 @@ from .tasks import Binary
 from fastcore.basics import patch
 from torch import nn
 
-# %% ../../nbs/training/08_steering.ipynb #49553fc1
+# %% ../../nbs/training/08_steering.ipynb #e7dffb7f
 def deal_folds(y, s, k, generator): # fold of each row, shape (n,)
     "Shuffle, sort by group and label, deal out."
     order = torch.randperm(len(y), generator=generator)
@@ -30,7 +30,7 @@ def deal_folds(y, s, k, generator): # fold of each row, shape (n,)
     fold[order] = torch.arange(len(y)) % k
     return fold
 
-# %% ../../nbs/training/08_steering.ipynb #1b5e7936
+# %% ../../nbs/training/08_steering.ipynb #299299e2
 def binormal_rates(
     z, # scores, shape (n,)
     s, # groups 0/1, shape (n,)
@@ -53,7 +53,7 @@ def binormal_rates(
     slope = (-t ** 2 / 2).exp() / math.sqrt(2 * math.pi) / r.clamp_min(1e-12)
     return r.tolist(), (slope ** 2 * (1 + t ** 2 / 2) / n).sum().sqrt().item()
 
-# %% ../../nbs/training/08_steering.ipynb #4844b301
+# %% ../../nbs/training/08_steering.ipynb #48f65419
 KINDS = {"DI": {}, "DP difference": {}, "EO difference": {"given": 1}, "DMSE": {"on": "error"}}
 RATIOS = ("DI", "DMSE")
 
@@ -63,7 +63,7 @@ class Reached(NamedTuple):
     low: float
     high: float
 
-# %% ../../nbs/training/08_steering.ipynb #a3928d0f
+# %% ../../nbs/training/08_steering.ipynb #fb87dcaf
 @dataclass
 class Aim:
     "A target for a metric."
@@ -85,13 +85,13 @@ class Aim:
         if self.metric in RATIOS: return Reached(*(a / b * math.exp(k * se) for k in (0, -2, 2)))
         return Reached(*(max(0., b - a + k * se * (a + b) / 2) for k in (0, -2, 2)))
 
-# %% ../../nbs/training/08_steering.ipynb #df288bb2
+# %% ../../nbs/training/08_steering.ipynb #e0b45bda
 def next_lambda(lam, d, gain=1.): # λ of the next epoch
     "Up while something is missing, down while there is more than was asked for."
     step = gain * min(max(2 * d, -math.log(1.5)), math.log(1.5))
     return min(max(lam * math.exp(step), .001), 10.)
 
-# %% ../../nbs/training/08_steering.ipynb #80df48d2
+# %% ../../nbs/training/08_steering.ipynb #d164ec96
 class Steered(nn.Module):
     "Networks whose mean meets a target, with the threshold that belongs to it."
     def __init__(self,
@@ -112,7 +112,7 @@ class Steered(nn.Module):
 
     def predict(self, x): return self.scores(x) > self.threshold
 
-# %% ../../nbs/training/08_steering.ipynb #15ff39bc
+# %% ../../nbs/training/08_steering.ipynb #01177303
 def fresh_copy(model, seed):
     "The same network with other initial weights."
     net = copy.deepcopy(model)
@@ -121,6 +121,7 @@ def fresh_copy(model, seed):
         if hasattr(part, "reset_parameters"): part.reset_parameters()
     return net
 
+# %% ../../nbs/training/08_steering.ipynb #3578517f
 @dataclass
 class Run:
     "A training under way."
@@ -135,14 +136,20 @@ class Run:
     s: torch.Tensor
     fold: torch.Tensor = None
     penalties: list = field(default_factory=list)
+    live: nn.ModuleList = None # what the optimiser moves; `out` is its moving average
     opt: object = None
 
-# %% ../../nbs/training/08_steering.ipynb #bfd83d20
+    def state(self): return copy.deepcopy([m.state_dict() for m in (self.out, self.live)])
+
+    def restore(self, state):
+        for m, weights in zip((self.out, self.live), state): m.load_state_dict(weights)
+
+# %% ../../nbs/training/08_steering.ipynb #c740942f
 @patch
 def train(self: Run, lam, gain):
     "One pass of each network over the rows that it may see."
     self.opt.param_groups[0]["lr"] = self.lr * gain
-    self.out.train()
+    self.live.train()
     rows = [torch.nonzero(self.fold != k)[:, 0] for k in range(len(self.penalties))]
     rows = [at[torch.randperm(len(at), generator=self.generator)] for at in rows]
     for batches in zip(*(at.split(self.batch_size) for at in rows)):
@@ -150,13 +157,23 @@ def train(self: Run, lam, gain):
         self.opt.zero_grad()
         for k, at in enumerate(batches):
             x, y, s = fetch(self.data, at, self.device)
-            out = self.out.networks[k](x)
+            out = self.live[k](x)
             loss = self.out.task.risk(out, y)
             if lam: loss = loss + lam * self.penalties[k](self.out.task.scores(out), s, y)
             loss.backward()
         self.opt.step()
+        self.follow()
 
-# %% ../../nbs/training/08_steering.ipynb #7f743408
+# %% ../../nbs/training/08_steering.ipynb #f13fefb4
+@patch
+@torch.no_grad()
+def follow(self: Run):
+    "Let the average follow the networks by a fiftieth."
+    ours, theirs = self.out.networks, self.live
+    for mean, now in zip(ours.parameters(), theirs.parameters()): mean.lerp_(now, .02)
+    for mean, now in zip(ours.buffers(), theirs.buffers()): mean.copy_(now)
+
+# %% ../../nbs/training/08_steering.ipynb #1630b100
 @patch
 @torch.no_grad()
 def score(self: Run): # outputs of all networks for all rows, shape (K, n)
@@ -176,7 +193,7 @@ def rates(self: Run, z, q, narrow): # rates of the groups and standard error of 
     of = self.y == 1 if self.aim.metric == "EO difference" else self.y >= 0
     return binormal_rates(z[of], self.s[of], above[of].float().mean().item(), narrow)
 
-# %% ../../nbs/training/08_steering.ipynb #a5e81af3
+# %% ../../nbs/training/08_steering.ipynb #cdfd96fa
 @patch
 def measure(self: Run): # row of the history, with the left-out scores
     "The metric on left-out rows."
@@ -191,9 +208,10 @@ def measure(self: Run): # row of the history, with the left-out scores
     noise = (Z.var(0).mean() / within.var()).item() * (1 - 1 / K)
     narrow = math.sqrt(max(1 - noise, .2))
     rates, se = self.rates(z, base, narrow)
+    if not all(map(math.isfinite, (*rates, se))): return None
     return {"loss": loss, "rates": rates, "se": se, "z": z, "narrow": narrow}
 
-# %% ../../nbs/training/08_steering.ipynb #eaf071d1
+# %% ../../nbs/training/08_steering.ipynb #746fa25e
 def epoch_rank(d, loss): # the smaller the better
     "What makes an epoch better than another."
     return (0, loss) if -.04 <= d <= .01 else (1, abs(d))
@@ -202,23 +220,23 @@ def epoch_rank(d, loss): # the smaller the better
 def steered(self: Run, epochs):
     "Warm-up, steering and settling; the best epoch's weights are kept."
     warm, moving, settling = epochs
-    lam, best, kept = 0., None, copy.deepcopy(self.out.state_dict())
+    lam, best, kept = 0., None, self.state()
     for epoch in range(warm + moving + settling):
-        before, gain = copy.deepcopy(self.out.state_dict()), 1.
+        before, gain = self.state(), 1.
         if epoch >= warm + moving: gain = 1 - (epoch + 1 - warm - moving) / (settling + 1)
         self.train(lam, gain)
         row = self.measure()
         if row is None:
-            self.out.load_state_dict(before)
+            self.restore(before)
             lam = self.backed_off(lam, epoch)
         elif epoch >= warm - 1:
             lam, row = self.learnt(lam, row, epoch + 1, gain)
             if epoch >= sum(epochs) - 10 and (best is None or row["rank"] <= best["rank"]):
-                best, kept = row, copy.deepcopy(self.out.state_dict())
-    self.out.load_state_dict(kept)
+                best, kept = row, self.state()
+    self.restore(kept)
     return best
 
-# %% ../../nbs/training/08_steering.ipynb #07b1be9a
+# %% ../../nbs/training/08_steering.ipynb #4b8d5279
 @patch
 def learnt(self: Run, lam, row, epoch, gain): # λ of the next epoch, and the row
     "Move λ by what was measured."
@@ -233,12 +251,12 @@ def learnt(self: Run, lam, row, epoch, gain): # λ of the next epoch, and the ro
 @patch
 def backed_off(self: Run, lam, epoch): # λ of the next epoch
     "Say that an epoch was undone."
-    why = "the networks say nearly the same to all rows, or their loss is not finite"
+    why = "the networks say nearly the same to all rows, or a rate or the loss is not defined"
     self.out.notes.append(f"Epoch {epoch + 1} was undone: {why}. λ was lowered from {lam:.3g}.")
     for penalty in self.penalties: penalty.reset()
     return lam and max(lam / 4, .001)
 
-# %% ../../nbs/training/08_steering.ipynb #ad9e79ab
+# %% ../../nbs/training/08_steering.ipynb #6c6545db
 @patch
 def accurate_rate(self: Run, best): # share of positives
     "The share with the most accurate decisions on left-out rows that meets the target."
@@ -263,14 +281,15 @@ def set_threshold(self: Run, threshold, best):
         self.out.notes.append(f"{share:.1%} of the rows are positive at the threshold "
                               f"{self.out.threshold:.3g}, where {base:.1%} of the labels are.")
 
-# %% ../../nbs/training/08_steering.ipynb #e9061983
+# %% ../../nbs/training/08_steering.ipynb #e041645f
 @patch
 def say(self: Run, best):
     "Sentences about the outcome."
     notes, aim = self.out.notes, self.aim
     if best is None:
-        return notes.append("Nothing was learnt: the networks say nearly the same to all rows in "
-                            "the last ten epochs. Scale the inputs, or train with a lower lr.")
+        return notes.append("Nothing was learnt: in the last ten epochs the networks say nearly "
+                            "the same to all rows, or a group is too small for the metric. "
+                            "Scale the inputs, train with a lower lr, or merge groups.")
     small = min(((self.fold == k) & (self.s == g)).sum().item()
                 for k in range(len(self.penalties)) for g in (0, 1))
     if small < 10: notes.append(f"A group has only {small} members in one of the folds: "
@@ -286,7 +305,7 @@ def say(self: Run, best):
                   f"its interval goes from {low:.3f} to {high:.3f}.") * (low < aim.target < high)
     if told: notes.append(told)
 
-# %% ../../nbs/training/08_steering.ipynb #e09d08dc
+# %% ../../nbs/training/08_steering.ipynb #83b4a828
 def _labels_and_groups(train):
     "All labels and groups, or a sentence about what is wrong."
     parts = [fetch(train, at, "cpu")[1:] for at in torch.arange(len(train)).split(4096)]
@@ -309,7 +328,7 @@ def _check(target, metric, threshold, networks, epochs):
         raise ValueError(f"{networks=}, {epochs=}: expected at least two networks, and three "
                          "numbers of epochs of at least 1: warm-up, steering and settling.")
 
-# %% ../../nbs/training/08_steering.ipynb #323ddcc4
+# %% ../../nbs/training/08_steering.ipynb #1bb09bc4
 def steer( # long: every option explained
     model: nn.Module, # network giving one output per observation; copied, with new weights
     train, # FairDataset, or any dataset of triples (x, y, s)
@@ -336,9 +355,11 @@ def steer( # long: every option explained
     ring = size * max(1, min(16, math.ceil(256 / size)))
     run.penalties = [WassersteinPenalty(reference=ring, relative=True, **KINDS[metric]).to(device)
                      for _ in range(networks)]
-    run.opt = torch.optim.Adam(out.parameters(), lr)
+    run.live = copy.deepcopy(out.networks)
+    run.opt = torch.optim.Adam(run.live.parameters(), lr)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "None of the") # batches without a group: the ring has it
+        warnings.filterwarnings("ignore", "std") # of an empty group: told in `notes`
         best = run.steered(epochs)
     run.set_threshold(threshold, best)
     run.say(best)
