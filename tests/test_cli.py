@@ -121,8 +121,11 @@ def test_old_rows_are_not_passed_over(tmp_path, capsys):
 def test_control_c_ends_with_a_sentence(tmp_path):
     words = ["run", "demo", "--lam", "0", "5", "--steps", "100000000"]
     out = tmp_path / "results"
-    process = subprocess.Popen([FAIRW2, *words], cwd=tmp_path, env=environment(),
-                               stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def hear_control_c(): # a job in the background of a script is started deaf to it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen([FAIRW2, *words], cwd=tmp_path, env=environment(), text=True,
+                               stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+                               preexec_fn=hear_control_c)
     deadline = time.monotonic() + 60
     while not (out / "demo.lock").exists() and time.monotonic() < deadline:
         time.sleep(.05)

@@ -223,7 +223,8 @@ def address():
             self.send_response(code)
             self.send_header("Content-Length", str(len(page)))
             self.end_headers()
-            self.wfile.write(page)
+            if self.command != "HEAD":  # an answer to HEAD has no body
+                self.wfile.write(page)
 
         def translate_path(self, path):
             return super().translate_path(path.removeprefix("/some/base"))
