@@ -139,7 +139,7 @@ def as_groups(
 def in_order(
     codes: np.ndarray, # codes of `as_groups`, shape (n,)
     labels: list, # what they stand for
-    groups, # the order wished, by labels, or names of the codes 0, 1, ...; None for that of `labels`
+    groups, # the order wished, by labels, or names of the codes 0, 1, ...; None for sorted
     name: str, # how to call them in an error message
 ) -> tuple: # codes of shape (n,), and the names of all groups
     "Codes in the order that the user wishes."
