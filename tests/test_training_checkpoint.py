@@ -1,13 +1,14 @@
 """Checkpoints: continued as the same training, or refused by name."""
 import copy
 
+import fairw2_nb
 import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.synthetic import synthetic_logistic
 from fairw2_nb.models.networks import mlp
 from fairw2_nb.penalty.loss import WassersteinPenalty
-from fairw2_nb.training import checkpoint, loop
+from fairw2_nb.training import checkpoint
 from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
 from fairw2_nb.training.loop import fit
 from fairw2_nb.training.tasks import Binary
@@ -80,7 +81,7 @@ def test_another_training_is_refused_by_name(name, tmp_path):
 
 def test_another_version_is_refused(tmp_path, monkeypatch):
     train(tmp_path / "run.pt")
-    monkeypatch.setattr(loop, "__version__", "99.0")
+    monkeypatch.setattr(fairw2_nb, "__version__", "99.0")
     with pytest.raises(ValueError, match="version = .* instead of 99.0"):
         train(tmp_path / "run.pt", epochs=3)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import fairw2_nb
 import torch
-from .. import __version__
 from ..basics.checks import NotFinite
 from ..penalty.loss import WassersteinPenalty
 from .checkpoint import check_settings, data_in_words, in_words
@@ -173,7 +173,8 @@ def training_settings(run):
         if run.valid is not run.train: data["valid"] = data_in_words(run.valid)
     made = dict(network=network_in_words(run.model), task=in_words(run.objective.task),
                 penalty=in_words(run.objective.penalty), optimiser=optimiser_in_words(run.opt))
-    rest = dict(batch_size=run.batch_size, average=run.keep, seed=run.seed, version=__version__)
+    rest = dict(batch_size=run.batch_size, average=run.keep, seed=run.seed,
+                version=fairw2_nb.__version__)
     return made | rest | data | run.objective.lam.settings()
 
 # %% ../../nbs/training/05_loop.ipynb #1b4e0eaf
