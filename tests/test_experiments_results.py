@@ -112,8 +112,8 @@ def test_appends_and_repairs_at_the_same_time_lose_and_double_nothing(tmp_path):
     kinds = "append", "append", "repair"
     both = [subprocess.Popen([*command, str(k), kind]) for k, kind in enumerate(kinds)]
     assert [process.wait(timeout=100) for process in both] == [0, 0, 0]
-    rows = read_rows(path)
-    assert sorted((r["who"], r["k"]) for r in rows) == [(w, k) for w in range(3) for k in range(100)]
+    found = sorted((row["who"], row["k"]) for row in read_rows(path))
+    assert found == [(who, k) for who in range(3) for k in range(100)]
     assert path.with_name("rows.jsonl.aside").read_text().count("cut short") >= 20
 
 
