@@ -80,7 +80,8 @@ def _digest(*parts): return hashlib.sha256(b"|".join(parts)).hexdigest()[:12]
 
 def _of_function(f):
     "The name of a function, and a checksum of its code if it is written in Python."
-    if isinstance(f, partial): return f"partial{in_words((f.func, f.args, sorted(f.keywords.items())))}"
+    if isinstance(f, partial):
+        return "partial" + in_words((f.func, f.args, sorted(f.keywords.items())))
     name = getattr(f, "__qualname__", type(f).__name__)
     code = getattr(f, "__code__", None)
     return name if code is None else f"{name} {_digest(code.co_code, repr(code.co_names).encode())}"
