@@ -6,6 +6,8 @@
 __all__ = []
 
 # %% ../../nbs/data/12_plan.ipynb #b200b44c
+import warnings
+
 import numpy as np
 import pandas as pd
 from pandas.api import types
@@ -45,6 +47,14 @@ def copies(inputs, target, y):
     return [c for c, k in found.items() if any((k == w).all() for w in wanted)
             or np.array_equal(inputs[c].to_numpy(), target.to_numpy())]
 
+# %% ../../nbs/data/12_plan.ipynb #823e01d7
+def warn_of_copy(c, target):
+    "Say that a column is the label; the sentence is also for the plan."
+    text = (f"`{c}` tells the same rows apart as `{target}`: it is the label under another name, "
+            f"and a network would copy it. Leave it out with drop=[{c!r}].")
+    warnings.warn(text, stacklevel=4)
+    return text
+
 # %% ../../nbs/data/12_plan.ipynb #368bc265
 class TablePlan:
     "What became of a table."
@@ -71,3 +81,19 @@ class TablePlan:
                  for c, kind, what in self.columns]
         first = f"Table: {self.read:,} rows read, {self.used:,} used. {self.left_out}".rstrip()
         return "\n".join([first, *lines, *(f"  Mind: {note}" for note in self.notes)])
+
+# %% ../../nbs/data/12_plan.ipynb #374856d1
+def describe(encoder, target, favourable, y, groups, kept):
+    "The lines of the plan on the columns that are used."
+    roles = {target: ("label", f"y = 1 for {_said(favourable)}: {y.mean():.1%}")}
+    for c, g in groups.items():
+        names = ", ".join(map(str, g[:9])) + (", ..." if len(g) > 9 else "")
+        roles[c] = "groups", f"{len(g)}: {names}; {'also' if kept else 'not'} an input"
+    for c, kind in encoder.kinds.items():
+        known = encoder.categories.get(c, [])
+        what = f"mean {encoder.stats[c][0]:.4g}, sd {encoder.stats[c][1]:.4g}" if not known else \
+            f"{len(known)}: {', '.join(map(str, known[:6]))}{', ...' if len(known) > 6 else ''}"
+        roles.setdefault(c, (kind, what))
+    return [(c, *role) for c, role in roles.items()]
+
+def _said(value): return f"{value.__name__}" if callable(value) else repr(value)

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from ..basics.checks import as_codes, did_you_mean
 from .dataset import FairDataset, split_rows
-from .plan import TablePlan, copies, kept_words, words_as_gaps
+from .plan import TablePlan, copies, describe, kept_words
+from .plan import warn_of_copy, words_as_gaps
 from fastcore.basics import patch
 from pandas.api import types
 
@@ -251,30 +252,6 @@ def groups_of(frame, sensitive, privileged):
                          "whose values are the groups.")
     s = as_flag(frame, sensitive, privileged, "privileged")
     return s, group_names(frame[sensitive], s)
-
-# %% ../../nbs/data/02_tables.ipynb #374856d1
-def describe(encoder, target, favourable, y, groups, kept):
-    "The lines of the plan on the columns that are used."
-    roles = {target: ("label", f"y = 1 for {_said(favourable)}: {y.mean():.1%}")}
-    for c, g in groups.items():
-        names = ", ".join(map(str, g[:9])) + (", ..." if len(g) > 9 else "")
-        roles[c] = "groups", f"{len(g)}: {names}; {'also' if kept else 'not'} an input"
-    for c, kind in encoder.kinds.items():
-        known = encoder.categories.get(c, [])
-        what = f"mean {encoder.stats[c][0]:.4g}, sd {encoder.stats[c][1]:.4g}" if not known else \
-            f"{len(known)}: {', '.join(map(str, known[:6]))}{', ...' if len(known) > 6 else ''}"
-        roles.setdefault(c, (kind, what))
-    return [(c, *role) for c, role in roles.items()]
-
-def _said(value): return f"{value.__name__}" if callable(value) else repr(value)
-
-# %% ../../nbs/data/02_tables.ipynb #823e01d7
-def warn_of_copy(c, target):
-    "Say that a column is the label; the sentence is also for the plan."
-    text = (f"`{c}` tells the same rows apart as `{target}`: it is the label under another name, "
-            f"and a network would copy it. Leave it out with drop=[{c!r}].")
-    warnings.warn(text, stacklevel=3)
-    return text
 
 # %% ../../nbs/data/02_tables.ipynb #418c7ac1
 def load_table( # long: one argument a line
