@@ -211,10 +211,10 @@ def training_settings(run):
     with undisturbed(): # items of a data set may draw
         data = {"train": data_in_words(run.train)}
         if run.valid is not run.train: data["valid"] = data_in_words(run.valid)
-    made = dict(processes=run.world.size, network=network_in_words(run.model), task=in_words(run.objective.task),
+    made = dict(network=network_in_words(run.model), task=in_words(run.objective.task),
                 penalty=in_words(run.objective.penalty), optimiser=optimiser_in_words(run.opt))
     rest = dict(batch_size=run.batch_size, average=run.keep, seed=run.seed,
-                version=fairw2_nb.__version__)
+                version=fairw2_nb.__version__, processes=run.world.size)
     return made | rest | data | run.objective.lam.settings()
 
 # %% ../../nbs/training/05_loop.ipynb #1b4e0eaf
