@@ -53,9 +53,6 @@ class Training:
         self.average = copy.deepcopy(self.model) if self.keep else self.model
         self.generator = torch.Generator().manual_seed(self.seed)
 
-    @property
-    def fresh(self): return getattr(self.objective.penalty, "fresh", 0)
-
     @cached_property
     def shares(self): return rows_by_process(self.world, self.train)
 
@@ -79,6 +76,11 @@ def own_pieces(run) -> list: # (row numbers, number of rows in all processes), o
     return list(zip(order.tensor_split(steps), sizes))
 
 # %% ../../nbs/training/05_loop.ipynb #6cde39af
+@patch(as_prop=True)
+def fresh(self: Training):
+    "How many observations the penalty wants drawn anew."
+    return getattr(self.objective.penalty, "fresh", 0)
+
 def fresh_reference(run):
     "Scores, groups and labels of observations drawn anew; None if the penalty wants none."
     if not run.fresh: return None
@@ -234,6 +236,7 @@ def load(self: Training, state):
         self.put_back(before)
         raise
 
+# %% ../../nbs/training/05_loop.ipynb #145889ae
 @patch
 def resume(self: Training, path):
     "Continue from a file, or write a first one, so that a bad place is noticed in time."
