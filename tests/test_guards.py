@@ -152,6 +152,27 @@ def test_ring_remembers_what_and_whose():
     assert found == [(2., True, 2.), (3., False, 0.), (4., True, 1.), (5., False, 2.)]
 
 
+def test_automatic_ring_by_a_loop():
+    "Batches of 20: the last 13 of them, more of a rare group, and after a jump nothing older."
+    penalty, seen = WassersteinPenalty(reference="auto"), []
+    g = torch.Generator().manual_seed(0)
+    for age in range(90):
+        f, s = torch.rand(20, generator=g), (torch.rand(20, generator=g) < .9).long()
+        s[0], s[1] = 0, 1
+        penalty(f, s)
+        seen.append(list(zip(f.tolist(), s.tolist())))
+        wanted = []
+        for k in (0, 1):
+            mine = [(v, back) for back, batch in enumerate(reversed(seen))
+                    for v, group in reversed(batch) if group == k]
+            young = [v for v, back in mine if back < 13] # 256 / 20, rounded up
+            rare = [v for v, back in mine[:80] if back < 64]
+            wanted += max(young, rare, key=len)
+        assert sorted(wanted) == sorted(penalty.ring.filled()[0].tolist()), age
+    penalty(f + 2. * s, s)
+    assert sorted(penalty.ring.filled()[0].tolist()) == sorted((f + 2. * s).tolist())
+
+
 # training
 
 def table(n, seed):

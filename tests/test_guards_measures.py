@@ -260,13 +260,17 @@ class Fixed(torch.nn.Module):
 
 
 def test_columns_of_table_1():
-    y, f, s = draw(150, 2)
+    "At 1/2, and at the cut that accepts as many of the training part as have y = 1."
+    (y, f, s), (ty, tf, ts) = draw(150, 2), draw(100, 2, seed=4)
+    train, test = FairDataset(np.zeros((100, 1)), ty, ts), FairDataset(np.zeros((150, 1)), y, s)
+    found = table_columns((torch.tensor(tf), torch.tensor(f)), train, test)
     whole, by_group = measured(y, f, s)
-    test = FairDataset(np.zeros((150, 1)), y, s)
-    found = table_columns(torch.tensor(f), test)
     wanted = {"Acc": whole["Acc"], "DI": whole["DI"], "W2": whole["W2"],
               "EO": whole["EO difference"]}
     wanted |= {f"O_{k}{v}": by_group[name][k] for k in (0, 1) for name, v in (("TP", 1), ("FP", 0))}
+    cut = min(np.arange(20) / 20 + .01, key=lambda t: abs(np.mean(tf > t) - ty.mean()))
+    kept, _ = measured(y, f, s, cut)
+    wanted |= {"kept_Acc": kept["Acc"], "kept_DI": kept["DI"], "positives": whole["positive rate"]}
     for name, value in wanted.items(): assert found[name] == pytest.approx(value), name
     at = np.linspace(0, 1, 21)
     for k in (0, 1):
