@@ -110,19 +110,48 @@ def test_functions_of_scores():
     for p in (1, 2): assert d.score_distance(f, s, p=p) == pytest.approx(whole[f"W{p}"])
 
 
+def row_of(report, metric, group=None):
+    "Value and ends."
+    return next(r for r in report.rows if r.metric == metric and r.group == group)
+
+
 def test_intervals_are_those_of_resampled_rows():
-    "Rows drawn with the report's own numbers, every metric counted anew, and NumPy's quantiles."
+    "As many rows of each kind as the report draws, every metric counted anew, NumPy's quantiles."
     y, f, s = draw(200, 2)
     report = fairness_report(y, f, s, .4, n_boot=60, ci=.8, seed=5)
-    rows = np.random.default_rng(5).integers(200, size=(60, 200))
-    found = [measured(y[r], f[r], s[r], .4) for r in rows]
-    for name in ("DI", "DMSE", "W1", "W2", "EO difference", "Acc"):
-        row = next(r for r in report.rows if r.metric == name and r.group is None)
-        wanted = np.quantile([whole[name] for whole, _ in found], [.1, .9])
+    kinds, counts = np.unique(np.column_stack([s, y, f]), axis=0, return_counts=True)
+    rows = np.random.default_rng(5).multinomial(200, counts / 200, 60)
+    resampled = [np.repeat(kinds, row, axis=0).T for row in rows]
+    found = [measured(y.astype(int), f, s.astype(int), .4) for s, y, f in resampled]
+    for name in ("DI", "DMSE", "cDMSE", "W1", "EO difference", "Acc"):
+        row, wanted = row_of(report, name), [whole[name] for whole, _ in found]
+        wanted = np.quantile(wanted, [.1, .9])
         np.testing.assert_allclose([row.low, row.high], wanted, rtol=1e-9, err_msg=name)
-    row = next(r for r in report.rows if r.metric == "TP" and r.group == 1)
-    wanted = np.quantile([groups["TP"][1] for _, groups in found], [.1, .9])
-    np.testing.assert_allclose([row.low, row.high], wanted, rtol=1e-9)
+    row, wanted = row_of(report, "TP", 1), [groups["TP"][1] for _, groups in found]
+    np.testing.assert_allclose([row.low, row.high], np.quantile(wanted, [.1, .9]), rtol=1e-9)
+
+
+def test_intervals_in_closed_form():
+    "Wilson's ends are where a rate is z standard errors from the measured one; SciPy has them."
+    y, f, s = draw(200, 2)
+    report = fairness_report(y, f, s, .4, ci=.9)
+    def wilson(of):
+        test = stats.binomtest(int(of.sum()), len(of))
+        return [float(v) for v in test.proportion_ci(.9, method="wilson")]
+    g = f > .4
+    for k in (0, 1):
+        for name, of in (("TP", g[(s == k) & (y == 1)]), ("FP", g[(s == k) & (y == 0)]),
+                         ("GP", (g == y)[s == k]), ("positive rate", g[s == k])):
+            row = row_of(report, name, k)
+            np.testing.assert_allclose([row.low, row.high], wilson(of), rtol=1e-9, err_msg=name)
+    (a, b), (r, t) = (wilson(g[s == k]) for k in (0, 1)), (g[s == k].mean() for k in (0, 1))
+    assert r < t # Newcombe: each end from the far end of one rate and the near end of the other
+    row = row_of(report, "DP difference")
+    assert row.low == pytest.approx(t - r - np.hypot(t - b[0], a[1] - r))
+    assert row.high == pytest.approx(t - r + np.hypot(b[1] - t, r - a[0]))
+    row, z = row_of(report, "DI"), stats.norm.ppf(.95)
+    se = np.sqrt(sum((1 - v) / v / (s == k).sum() for k, v in ((0, r), (1, t))))
+    assert (row.low, row.high) == pytest.approx((r / t * np.exp(-z * se), r / t * np.exp(z * se)))
 
 
 def test_error_of_a_log_ratio():
@@ -262,13 +291,14 @@ class Fixed(torch.nn.Module):
 def test_columns_of_table_1():
     "At 1/2, and at the cut that accepts as many of the training part as have y = 1."
     (y, f, s), (ty, tf, ts) = draw(150, 2), draw(100, 2, seed=4)
+    tf = tf / 2 # other scores than those of the test part
     train, test = FairDataset(np.zeros((100, 1)), ty, ts), FairDataset(np.zeros((150, 1)), y, s)
     found = table_columns((torch.tensor(tf), torch.tensor(f)), train, test)
     whole, by_group = measured(y, f, s)
     wanted = {"Acc": whole["Acc"], "DI": whole["DI"], "W2": whole["W2"],
               "EO": whole["EO difference"]}
     wanted |= {f"O_{k}{v}": by_group[name][k] for k in (0, 1) for name, v in (("TP", 1), ("FP", 0))}
-    cut = min(np.arange(20) / 20 + .01, key=lambda t: abs(np.mean(tf > t) - ty.mean()))
+    cut = min(np.arange(40) / 40 + .01, key=lambda t: abs(np.mean(tf > t) - ty.mean()))
     kept, _ = measured(y, f, s, cut)
     wanted |= {"kept_Acc": kept["Acc"], "kept_DI": kept["DI"], "positives": whole["positive rate"]}
     for name, value in wanted.items(): assert found[name] == pytest.approx(value), name
