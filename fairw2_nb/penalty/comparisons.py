@@ -52,14 +52,14 @@ def join(columns, others):
     return [None if a is None or b is None else concat((a, b)) for a, b in pairs] + [None]
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #8544cc64
-BASE = 1000
+BASE, COLUMNS = 100, 3
 
-def as_codes(
+def group_numbers(
     s, # groups, shape (B,), (B, 1) or (B, A)
     f: Tensor, # the scores they belong to, shape (B,)
     name: str = "s", # how to call them in an error message
 ) -> Tensor: # one whole number per score, shape (B,), on the device of `f`
-    "Groups as one column; several attributes as one number, with 1000 as the base."
+    "Groups as one column; several attributes as one number, with 100 as the base."
     if isinstance(s, Tensor) and s.shape == f.shape and s.device == f.device: return s
     if not isinstance(s, Tensor):
         s = np.array(s)
@@ -70,9 +70,9 @@ def as_codes(
     if s.ndim < 2 or s.shape[1] == 1: return as_column(s, f, name)
     if len(s) != len(f): as_column(s[:, 0], f, name)
     s = s.detach().to(f.device)
-    if s.shape[1] > 6 or not ((s >= 0) & (s < BASE) & (s == s.floor())).all():
-        raise ValueError(f"`{name}` has {s.shape[1]} columns: expected at most 6, each with whole "
-                         f"numbers from 0 to {BASE - 1}.")
+    if s.shape[1] > COLUMNS or not ((s >= 0) & (s < BASE) & (s == s.floor())).all():
+        raise ValueError(f"`{name}` has {s.shape[1]} columns: expected at most {COLUMNS} attributes "
+                         f"with whole numbers from 0 to {BASE - 1} each.")
     return (s.long() * BASE ** torch.arange(s.shape[1], device=f.device)).sum(1)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #448632ed
@@ -88,7 +88,7 @@ def checked(
     f = as_sample(scores, f"{name}scores")
     if not len(f) and not name:
         raise ValueError("`scores` is empty: a batch needs at least one score.")
-    return Sample(f, as_codes(s, f, f"{name}s"), as_labels(y, f, needs_y, binary))
+    return Sample(f, group_numbers(s, f, f"{name}s"), as_labels(y, f, needs_y, binary))
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #beff4b60
 def whole_numbers(

@@ -13,7 +13,7 @@ from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
 from .comparisons import uncompiled, warn_caller, whole_numbers
 from .gradients import exact_gradient, paper_gradient
 from .relative import quotient
-from .references import Fresh, Ring
+from .references import as_reference, Fresh, Ring
 from fastcore.basics import patch
 from torch import nn, Tensor
 
@@ -85,7 +85,7 @@ class WassersteinPenalty(nn.Module):
         p: float = 2, # exponent, at least 1
         on="score", # "score", "error" for (score - y)^2, or a function of (scores, y)
         given=None, # compare among y = 0 or y = 1 only, or "each": both, averaged
-        reference=0, # recent scores to keep, a number or Ring(number); Fresh(number) to draw anew
+        reference=0, # recent scores to keep: a number, Ring(number), "auto"; or Fresh(number)
         grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
         n_bins: int = 500, # bins of the grid of the published one
         relative: bool = False, # divide by the variance of what is compared; p = 2, exact
@@ -97,9 +97,7 @@ class WassersteinPenalty(nn.Module):
         self.grad, self.n_bins, self.relative = grad, n_bins, relative
         self.weights, self.crossed = weights, crossed
         check_options(self.how(), on)
-        if not isinstance(reference, (Ring, Fresh)):
-            reference = Ring(reference) if reference else None
-        self.reference = reference
+        self.reference = as_reference(reference)
 
     def how(self, columns=1):
         "The options of a comparison."

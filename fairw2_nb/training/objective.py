@@ -31,7 +31,8 @@ class FixedLambda:
 
     def verdict(self, history): return "" # a fixed weight promises nothing
 
-    def settings(self): return {"lam": self.lam} # what a checkpoint must agree with
+    def settings(self): # what a checkpoint must agree with
+        return {"tuner": type(self).__name__, "lam": self.lam}
 
     def state_dict(self): return {"lam": self.lam}
 
@@ -55,7 +56,7 @@ class Objective:
 
     def parts(self, out, y, s, ref=None) -> tuple: # risk and W, scalars
         "Risk and distance of a batch; the distance is 0 where nobody asks for it."
-        risk = self.task.risk(out, y)
+        risk = self.task.risk(out, y) if len(out) else out.sum() # a process may have no rows
         if not (self.weight or self.warming or self.lam.ahead): return risk, out.new_zeros(())
         return risk, self.penalty(self.task.scores(out), s, y, ref)
 
