@@ -7,6 +7,7 @@ __all__ = []
 
 # %% ../../nbs/basics/07_processes.ipynb #eba69bef
 import atexit
+import math
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -93,8 +94,8 @@ def from_bytes(rows, columns):
 
 # %% ../../nbs/basics/07_processes.ipynb #9f807dc0
 @patch
-def gather(self: World, *columns, settings: int = 0) -> tuple:
-    "Each column with the rows of all processes, and the slice of one's own."
+def gather(self: World, *columns, settings: int = 0, most=math.inf) -> tuple:
+    "Each column with the rows of all processes, and one's own slice; Nones if more than `most`."
     n = len(columns[0])
     if self.size == 1: return columns, slice(0, n)
     block = as_bytes(columns)
@@ -104,6 +105,7 @@ def gather(self: World, *columns, settings: int = 0) -> tuple:
         raise ValueError("The processes compare with different settings, in different precisions, "
                          "or only some give labels: make the penalty in the same way everywhere.")
     sizes = heads[:, 0].tolist()
+    if sum(sizes) > most: return None, None
     padded = nn.functional.pad(block, (0, 0, 0, max(sizes) - n))
     rows = torch.cat([part[:k] for part, k in zip(self.all_of(padded), sizes)])
     start = sum(sizes[:self.rank])
@@ -122,6 +124,15 @@ def mean_gradients(self: World, parameters, *numbers) -> list: # sums of the num
     *grads, sums = flat.to(own.device).split([*(p.numel() for p in moved), len(numbers)])
     for p, g in zip(moved, grads): p.grad.copy_((g / self.size).view_as(p))
     return sums.tolist()
+
+# %% ../../nbs/basics/07_processes.ipynb #693885a6
+@patch
+def total(self: World, tensor): # on the device where it was
+    "The sum over all processes of tensors of one shape."
+    if self.size == 1: return tensor
+    found = tensor.to(self.place, copy=True)
+    with self.together(): dist.all_reduce(found, group=self.group)
+    return found.to(tensor.device)
 
 # %% ../../nbs/basics/07_processes.ipynb #16886c10
 @patch

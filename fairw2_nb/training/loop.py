@@ -87,7 +87,7 @@ def fresh_reference(run):
     at = torch.randint(len(run.train), (run.fresh,), generator=run.generator)
     f, y, s = score_all(run.model, run.train, run.objective.task, run.device,
                         at[run.world.rank::run.world.size])
-    return run.world.gather(f, s, y)[0]
+    return f, s, y
 
 # %% ../../nbs/training/05_loop.ipynb #be4a0674
 def train_step(run, at, whole=None):
