@@ -69,18 +69,15 @@ def debiased(
     stands_for = np.bincount(groups, minlength=2) / np.maximum(np.bincount(own, minlength=2), 1)
     return with_gradient(scores, value, grad[:n] * stands_for[own])
 
-# %% ../../nbs/experiments/17_debiased.ipynb #2d56267a
-def debiased_run(
-    kind: str, # "plain", "means", "flat", "relabelled", "halves"
-    batch: int, # scores per step
-    reference: int, # past scores that are kept
-    lam: float, # weight of the penalty
-    seed: int, # seed of data, weights and draws
-    steps: int = 2000, # steps of training
-) -> dict: # results on fresh data
-    "Train with one kind of penalty and measure on new observations."
-    (x, y, s), (xt, yt, st) = (synthetic_logistic(20_000, 2 * seed + k).tensors for k in (0, 1))
-    net, rng, ring = mlp(8, (32, 32), seed), np.random.default_rng(seed), None
+# %% ../../nbs/experiments/17_debiased.ipynb #4f48a7fe
+def kept(ring, f, s, size):
+    "The last scores and their groups."
+    if ring is not None: f, s = torch.cat([ring[0], f]), torch.cat([ring[1], s])
+    return f[-size:], s[-size:]
+
+def small_steps(net, data, kind, batch, reference, lam, seed, steps):
+    "Train a network with one kind of penalty."
+    (x, y, s), rng, ring = data, np.random.default_rng(seed), None
     opt = torch.optim.Adam(net.parameters(), 3e-3)
     for step in range(steps):
         opt.param_groups[0]["lr"] = 3e-3 * (1 - step / steps) + 1e-5
@@ -92,16 +89,25 @@ def debiased_run(
         loss.backward()
         opt.step()
         if reference: ring = kept(ring, logits.detach().sigmoid(), s[at], reference)
-    with torch.no_grad(): f = net(xt).sigmoid()
-    return {"DI": disparate_impact(f > .5, st), "Acc": ((f > .5) == yt).float().mean().item(),
-            "W2": score_distance(f, st), "spread": f.std().item()}
 
-def kept(ring, f, s, size):
-    "The last scores and their groups."
-    if ring is not None: f, s = torch.cat([ring[0], f]), torch.cat([ring[1], s])
-    return f[-size:], s[-size:]
+# %% ../../nbs/experiments/17_debiased.ipynb #d014e52c
+def debiased_run(
+    kind: str, # "plain", "means", "flat", "relabelled", "halves"
+    batch: int, # scores per step
+    reference: int, # past scores that are kept
+    lam: float, # weight of the penalty
+    seed: int, # seed of data, weights and draws
+    steps: int = 2000, # steps of training
+) -> dict: # results on fresh data
+    "Train with one kind of penalty and measure on new observations."
+    data, (x, y, s) = (synthetic_logistic(20_000, 2 * seed + k).tensors for k in (0, 1))
+    net = mlp(8, (32, 32), seed)
+    small_steps(net, data, kind, batch, reference, lam, seed, steps)
+    with torch.no_grad(): f = net(x).sigmoid()
+    return {"DI": disparate_impact(f > .5, s), "Acc": ((f > .5) == y).float().mean().item(),
+            "W2": score_distance(f, s), "spread": f.std().item()}
 
-# %% ../../nbs/experiments/17_debiased.ipynb #e57ca65c
+# %% ../../nbs/experiments/17_debiased.ipynb #0be4e0b5
 def debiased_grid(
     seeds: str = 6, # number of seeds per combination, or a range such as 100-109
 ) -> list: # settings
@@ -119,7 +125,7 @@ def debiased_table(frame):
     by = ["lam", "batch", "reference", "kind"]
     return mean_sd(frame, by, ["DI", "Acc", "W2", "spread"], "seeds")
 
-# %% ../../nbs/experiments/17_debiased.ipynb #bd7877f0
+# %% ../../nbs/experiments/17_debiased.ipynb #64256a2a
 DEBIASED = Experiment(
     "debiased", "Small batches, their bias subtracted in four ways",
     run=debiased_run, grid=debiased_grid, table=debiased_table,

@@ -38,7 +38,7 @@ def plot_cdfs(
     check_lengths(scores=f, s=codes)
     ax, parts = _axes(ax), sorted_groups(f, codes)
     named = list(range(len(labels)) if len(labels) <= 6 else farthest_pair(parts, 2))
-    for k in [k for k in range(len(labels)) if k not in named]: ax.ecdf(parts[k], color="0.85", lw=.7)
+    for k in {*range(len(labels))}.difference(named): ax.ecdf(parts[k], color="0.85", lw=.7)
     for k in named: ax.ecdf(parts[k], color=f"C{named.index(k)}", label=f"group {labels[k]}")
     look = dict(arrowstyle="<->", color="0.5", lw=.8, shrinkA=0, shrinkB=0)
     for tau in (np.arange(arrows) + .5) / max(arrows, 1) if len(labels) == 2 else []:
