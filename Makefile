@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export MPLBACKEND ?= agg
 
 .DEFAULT_GOAL := help
-.PHONY: help run test docs notebooks constraints clean
+.PHONY: help run test mutants faults docs notebooks constraints clean
 
 help: ## this list
 	@echo "fairw2_nb: Wasserstein fairness penalties for neural networks"
@@ -19,6 +19,12 @@ run: .venv/.installed ## the main job: six methods on the Adult data beside the 
 
 test: .venv/.installed-dev ## run the notebooks, the tests, and the checks that everything is in step
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+mutants: .venv/.installed-dev ## plant known errors, one at a time: each must be noticed
+	$(BIN)/python tests/mutants.py
+
+faults: .venv/.installed-dev ## try to break rows, sweeps, trainings and tables, and keep what came of it (half an hour)
+	$(BIN)/fairw2 run faults --out results
 
 docs: .venv/.installed-dev ## rebuild modules, README.md and the site under docs/ from the notebooks
 	$(BIN)/nbdev_export
