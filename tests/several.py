@@ -59,7 +59,8 @@ def own_data():
     world, data = as_world(), synthetic_logistic(900)
     cut = [0, 500, 550, 800, 900][world.rank:world.rank + 2]
     net = mlp(8, (16,), 0)
-    history = fit(net, data[slice(*cut)], lam=5., epochs=2, batch_size=100, progress=False)
+    history = fit(net, data[slice(*cut)], lam=5., penalty=WassersteinPenalty(reference=500),
+                  epochs=2, batch_size=100, progress=False)
     nets = world.objects([w.tolist() for w in net.parameters()])
     assert all(other == nets[0] for other in nets)
     return len(history), history[-1]["DI"]

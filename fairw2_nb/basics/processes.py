@@ -29,6 +29,10 @@ class World:
     def place(self): # where tensors must be to be exchanged
         return "cuda" if dist.get_backend(self.group) == "nccl" else "cpu"
 
+    def piece(self, rows): # of a tensor that is the same in all processes
+        "This process's share, so that the pieces in order of rank are the whole."
+        return rows.tensor_split(self.size)[self.rank]
+
 # %% ../../nbs/basics/07_processes.ipynb #091b90d9
 def as_world(sync="auto") -> World:
     "The world that `sync` asks for: \"auto\", a process group, or False for this process alone."
