@@ -102,6 +102,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("eq:def_Htilde: H of all scores of a bin", "transport.grid",
          "return self.counts[s, j].to(self.eta.dtype) / self.n[s].to(self.eta.dtype)",
          "return self.counts[:, j].sum(0).to(self.eta.dtype) / self.n.sum().to(self.eta.dtype)"),
+        ("eq:PbDiscretization: the first knot is 0", "transport.grid",
+         "float(scores.min() if lo is None else lo)", "float(0 if lo is None else lo)"),
         ("eq:finalW2gradApprox_err: 2 (f - y) is lost", "penalty.comparisons",
          '    v = (f - y) ** 2 if on == "error" else on(f, y)',
          '    v = (f.detach() - y) ** 2 + f - f.detach() if on == "error" else on(f, y)'),
@@ -117,8 +119,6 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     "tests/test_transport_grid.py::test_bins_are_half_open_and_the_last_is_closed": [
         ("eq:PbDiscretization: bins closed on the right", "transport.grid",
          "scores.contiguous(), right=True)", "scores.contiguous(), right=False).clamp(min=1)"),
-        ("eq:PbDiscretization: the first knot is 0", "transport.grid",
-         "float(scores.min() if lo is None else lo)", "float(0 if lo is None else lo)"),
     ],
     "tests/test_transport_grid.py::test_h_is_the_strict_sum_of_indicators": [
         ("Figure 1: H counts up to the next knot", "transport.grid",
