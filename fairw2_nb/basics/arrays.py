@@ -56,7 +56,8 @@ def _known(compute, inputs):
     return value, [g.to(x.dtype) for x, g in zip(inputs, grads)]
 
 SECOND = ("The Wasserstein penalty has a closed-form first derivative only: call backward() "
-          "without create_graph=True, or take second derivatives of the other terms of the loss apart.")
+          "without create_graph=True, or take second derivatives of the other terms of the "
+          "loss apart.")
 
 # %% ../../nbs/basics/02_arrays.ipynb #02568cf8
 class _Attach(torch.autograd.Function):
