@@ -1,4 +1,4 @@
-"""Many groups: against all pairs by POT, the torch road, weights, and numbers that are too large."""
+"""Many groups: all pairs by POT, the torch road, weights, numbers that are too large."""
 from itertools import combinations
 
 import numpy as np
@@ -106,13 +106,15 @@ def test_far_from_zero_is_as_exact():
 @given(st.lists(st.integers(-10 ** 15, 10 ** 15), min_size=1, max_size=60))
 def test_any_numbering(s):
     names, codes, sizes = np.unique(s, return_inverse=True, return_counts=True)
-    for found in (count_groups(np.array(s)), group_order(torch.zeros(len(s)), torch.tensor(s))[1:3]):
+    as_tensors = group_order(torch.zeros(len(s)), torch.tensor(s))[1:3]
+    for found in (count_groups(np.array(s)), as_tensors):
         assert (np.asarray(found[0]) == codes).all() and found[1] == sizes.tolist()
 
 
 @pytest.mark.parametrize("ends, p, words", [
     ((0., float("nan")), 2, "NaN or infinite"), ((-float("inf"), 0.), 2, "NaN or infinite"),
-    ((0., 1e160), 2, "smaller p"), ((-1.7e308, 1.7e308), 1, "smaller p"), ((0., 3.), 1000, "smaller p")])
+    ((0., 1e160), 2, "smaller p"), ((-1.7e308, 1.7e308), 1, "smaller p"),
+    ((0., 3.), 1000, "smaller p")])
 def test_numbers_without_an_answer(ends, p, words):
     with pytest.raises(ValueError, match=words):
         check_range(np.array(ends), ends, p)
