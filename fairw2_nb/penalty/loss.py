@@ -73,7 +73,7 @@ def wasserstein_penalty(
     ref_s=None, # their groups, shape (M,)
     grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
     n_bins: int = 500, # bins of the grid of the published one
-    weights: str = "equal", # weights of the groups if there are more than two: or "share", "root"
+    weights: str = "equal", # weights of three groups or more: "equal", "share" or "root"
     sample_weight=None, # weights of the observations, shape (B,)
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
     "W_p^p between the scores of groups, with its gradient for each score of the batch."
@@ -96,7 +96,7 @@ class WassersteinPenalty(nn.Module):
         grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
         n_bins: int = 500, # bins of the grid of the published one
         relative: bool = False, # divide by the variance of what is compared; p = 2, exact
-        weights: str = "equal", # weights of the groups if there are more than two: or "share", "root"
+        weights: str = "equal", # weights of three groups or more: "equal", "share" or "root"
         crossed: bool = False, # several attributes: their combinations, not each by itself
         sync="auto", # processes: those of the process group, of another one, or False for this one
     ):
