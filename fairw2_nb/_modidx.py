@@ -1096,7 +1096,6 @@ d = { 'settings': { 'branch': 'main',
                                                                                                 'fairw2_nb/penalty/comparisons.py')},
             'fairw2_nb.penalty.debiased': { 'fairw2_nb.penalty.debiased.debias_term': ( 'penalty/debiased.html#debias_term',
                                                                                         'fairw2_nb/penalty/debiased.py')},
-<<<<<<< HEAD
             'fairw2_nb.penalty.distributed': { 'fairw2_nb.penalty.distributed.Crowd': ( 'penalty/distributed.html#crowd',
                                                                                         'fairw2_nb/penalty/distributed.py'),
                                                'fairw2_nb.penalty.distributed.crowd_of': ( 'penalty/distributed.html#crowd_of',
@@ -1105,8 +1104,6 @@ d = { 'settings': { 'branch': 'main',
                                                                                           'fairw2_nb/penalty/distributed.py'),
                                                'fairw2_nb.penalty.distributed.shared': ( 'penalty/distributed.html#shared',
                                                                                          'fairw2_nb/penalty/distributed.py')},
-=======
->>>>>>> h-core
             'fairw2_nb.penalty.gradients': { 'fairw2_nb.penalty.gradients.exact_gradient': ( 'penalty/gradients.html#exact_gradient',
                                                                                              'fairw2_nb/penalty/gradients.py'),
                                              'fairw2_nb.penalty.gradients.paper_gradient': ( 'penalty/gradients.html#paper_gradient',
