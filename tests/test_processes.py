@@ -1,4 +1,4 @@
-"""Several processes, really started: the same steps as one, the same words, no waiting for the dead.
+"""Several processes, really started: the same steps as one, the same words, no endless waiting.
 
 Three processes by default; FAIRW2_PROCESSES=2,3,4 tries other numbers as well.
 """
