@@ -45,6 +45,9 @@ EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
     "debiased": (
         "experiments.debiased:DEBIASED",
         "Small batches, their bias subtracted in four ways"),
+    "exchange": (
+        "experiments.exchange:EXCHANGE",
+        "What the penalty adds to a step of several processes, gathered and on a grid"),
     "cost": (
         "experiments.cost:COST",
         "Time, error and memory of the penalty against other ways, and its share of a step"),
