@@ -75,10 +75,11 @@ def checked(
     name: str = "", # prefix in error messages, "ref " for a reference
     needs_y: bool = False, # whether labels are needed
     binary: bool = False, # whether they must be 0 and 1
+    alone: bool = True, # one of several processes may have no rows
 ) -> Sample: # the same as tensors
     "What a user gave, or a sentence that says what is wrong with it."
     f = as_sample(scores, f"{name}scores")
-    if not len(f) and not name:
+    if not len(f) and not name and alone:
         raise ValueError("`scores` is empty: a batch needs at least one score.")
     return Sample(f, group_numbers(s, f, f"{name}s"), as_labels(y, f, needs_y, binary))
 

@@ -6,14 +6,18 @@
 __all__ = ['wasserstein_penalty', 'WassersteinPenalty']
 
 # %% ../../nbs/penalty/04_loss.ipynb #68d3f5bf
+from zlib import crc32
+
 import torch
 from ..basics.arrays import attach, numpy_on_cpu
+from ..basics.processes import as_world
 from .comparisons import How, Sample, checked, check_options, columns_of
 from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
 from .comparisons import uncompiled, warn_caller, whole_numbers
 from .debiased import less_bias
 from .gradients import exact_gradient, paper_gradient
 from .relative import quotient
+from .distributed import crowd_of, shared
 from .references import as_reference, Fresh, Ring
 from fastcore.basics import patch
 from torch import nn, Tensor
@@ -52,9 +56,12 @@ def compare(how, f, s, y=None, weight=None, *ref):
         grad[torch.as_tensor(keep[:n])] += g.to(grad)
     return total / len(parts), grad / len(parts)
 
-def distance(batch, ref, how):
+def distance(batch, ref, how, crowd=None):
     "What is compared of samples that have been checked, as one node on the scores of the batch."
-    def compute(*columns): return compare(how, *columns)
+    def compute(*columns):
+        if crowd is None: return compare(how, *columns)
+        value, g = compare(how, *crowd.columns, *columns[4:])
+        return value, crowd.scale * g[crowd.own]
     return attach(compute, *batch, *(() if ref is None else ref[:3]))
 
 # %% ../../nbs/penalty/04_loss.ipynb #c6e4d3e0
@@ -93,12 +100,13 @@ class WassersteinPenalty(nn.Module):
         relative: bool = False, # divide by the variance of what is compared; p = 2, exact
         weights: str = "equal", # weights of three groups or more: "equal", "share" or "root"
         crossed: bool = False, # several attributes: their combinations, not each by itself
+        sync="auto", # processes: those of the process group, of another one, or False for this one
         debias: bool = False, # less what small groups add by chance; p = 2, exact, equal weights
     ):
         super().__init__()
         self.p, self.on, self.given = p, on, given
         self.grad, self.n_bins, self.relative = grad, n_bins, relative
-        self.weights, self.crossed, self.debias = weights, crossed, debias
+        self.weights, self.crossed, self.sync, self.debias = weights, crossed, sync, debias
         check_options(self.how(), on)
         self.reference = as_reference(reference)
 
@@ -135,12 +143,12 @@ def extra_repr(self: WassersteinPenalty):
 
 # %% ../../nbs/penalty/04_loss.ipynb #0eb9994f
 @patch
-def _ref(self: WassersteinPenalty, ref, f, **labels):
+def _ref(self: WassersteinPenalty, ref, f, world, **labels):
     "What is compared of the explicit reference, else of the ring, else None."
     if ref is not None:
         if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3):
             raise ValueError("`ref` must be (scores, s) or (scores, s, y).")
-        ref = checked(*ref, name="ref ", **labels)
+        ref, _ = shared(world, checked(*ref, name="ref ", **labels))
     elif ring := self.ring:
         ref = Sample(*ring.filled())
         if not len(ref.s): return None
@@ -149,6 +157,13 @@ def _ref(self: WassersteinPenalty, ref, f, **labels):
     else: return None
     ref = compared(self.on, ref.beside(f))
     return ref._replace(scores=ref.scores.detach())
+
+# %% ../../nbs/penalty/04_loss.ipynb #3e89bac1
+@patch
+def crowd(self: WassersteinPenalty, world, values, how):
+    "What is compared in all processes; they must have the same settings."
+    always = how.relative or how.grad == "paper"
+    return crowd_of(world, values, crc32(repr((self, how)).encode()), always)
 
 # %% ../../nbs/penalty/04_loss.ipynb #aae00f8e
 @patch
@@ -163,11 +178,14 @@ def forward(self: WassersteinPenalty,
     "The penalty of a batch."
     binary = self.given is not None
     labels = {"needs_y": self.on != "score" or binary, "binary": binary}
-    batch = checked(scores, s, y, **labels)
-    ref = self._ref(ref, batch.scores, **labels)
+    world = as_world(self.sync)
+    batch = checked(scores, s, y, alone=world.size == 1, **labels)
+    ref, how = self._ref(ref, batch.scores, world, **labels), self.how(columns_of(s))
     values = compared(self.on, batch).weighted(sample_weight, ref)
-    total = distance(values, ref, self.how(columns_of(s)))
+    crowd = None if world.size == 1 else self.crowd(world, values, how)
+    if crowd and crowd.gridded: return distance(values, None, how, crowd)
+    total = distance(values, ref, how, crowd)
     if self.training and (ring := self.ring): # last: the reference is a view of it
         refuse_transforms()
-        ring.push(*batch[:3])
+        ring.push(*(shared(world, batch)[0] if crowd else batch)[:3])
     return total
