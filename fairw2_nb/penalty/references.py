@@ -88,11 +88,13 @@ def _load_from_state_dict(self: Ring, state, prefix, *rest):
 class AutoRing(Ring):
     "Scores of the last few batches, more of rare groups; dropped when a group's mean jumps."
     aim, batches = 256, 16 # as many batches as have `aim` scores, at most `batches`
-    least, oldest = 80, 64 # a group keeps `least` scores for up to `oldest` batches
 
-    def __init__(self):
+    def __init__(self,
+        least: int = 40, # scores that a rare group keeps beyond that,
+        oldest: int = 64, # for so many batches
+    ):
         super().__init__(1)
-        self.size = "auto"
+        self.size, self.least, self.oldest = "auto", least, oldest
         self.register_buffer("born", torch.zeros(0, dtype=torch.int64)) # batch of each score
         self.reset()
 
