@@ -153,21 +153,6 @@ def in_order(
                          "give each label of the data a place, or names for the codes 0, 1, ....")
     return np.array([place[v] for v in labels])[codes], groups
 
-# %% ../../nbs/basics/03_checks.ipynb #d6ddf1d8
-def warn_of_small(
-    codes: np.ndarray, # codes of one attribute, shape (n,)
-    groups: tuple, # names of its groups
-    name: str, # how to call it in the message
-):
-    "Say which of three groups or more have no member, or one."
-    if len(groups) < 3: return
-    counts = np.bincount(codes, minlength=len(groups))
-    for size, words in ((0, "no member"), (1, "one member only, whose score is its distribution")):
-        found = [g for g, n in zip(groups, counts) if n == size]
-        if found: warnings.warn(f"`{name}`: {_some(found)} of {len(groups)} groups have {words}. "
-                                "Merge small groups, or mind that nothing is learnt about them.",
-                                stacklevel=4)
-
 # %% ../../nbs/basics/03_checks.ipynb #16ab10e7
 def as_codes(
     s, # one attribute, any labels, shape (n,), or several, shape (n, A)
@@ -177,7 +162,6 @@ def as_codes(
     "Any group labels as codes 0, 1, ..., in one column or several."
     if getattr(s, "ndim", 1) != 2 or s.shape[1] == 1:
         codes, groups = in_order(*as_groups(s, name), groups, name)
-        warn_of_small(codes, groups, name)
         return codes.astype(np.int64), groups
     named = list(getattr(s, "columns", groups or range(s.shape[1])))
     if len(named) != s.shape[1] or (groups and set(groups) != set(named)):
@@ -186,6 +170,23 @@ def as_codes(
     parts = [s.iloc[:, k] if hasattr(s, "iloc") else s[:, k] for k in range(s.shape[1])]
     found = [as_codes(v, (groups or {}).get(c), f"{name}: {c}") for c, v in zip(named, parts)]
     return np.column_stack([k for k, _ in found]), dict(zip(named, (g for _, g in found)))
+
+# %% ../../nbs/basics/03_checks.ipynb #d6ddf1d8
+def warn_of_small(
+    codes: np.ndarray, # codes, shape (n,) or (n, A)
+    groups, # names of the groups, by attribute if there are several
+    name: str = "s", # how to call them in the message
+):
+    "Say which of three groups or more have no member, or one."
+    if isinstance(groups, dict):
+        for (c, g), k in zip(groups.items(), codes.T): warn_of_small(k, g, c)
+        return
+    counts = np.bincount(codes, minlength=len(groups)) if len(groups) > 2 else []
+    for size, words in ((0, "no member"), (1, "one member only, whose score is its distribution")):
+        found = [g for g, n in zip(groups, counts) if n == size]
+        if found: warnings.warn(f"`{name}`: {_some(found)} of {len(groups)} groups have {words}. "
+                                "Merge small groups, or mind that nothing is learnt about them.",
+                                stacklevel=3)
 
 # %% ../../nbs/basics/03_checks.ipynb #aee1e244
 def check_lengths(

@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 import torch
-from ..basics.checks import as_binary, as_codes, check_lengths, real
+from ..basics.checks import as_binary, as_codes, check_lengths, real, warn_of_small
 from fastcore.basics import patch
 from torch.utils.data import Dataset
 
@@ -64,6 +64,7 @@ class FairDataset(Dataset):
         kind = torch.int64 if whole else torch.float32
         self.y = torch.as_tensor(as_binary(y, "y"), dtype=kind, device=self.x.device)
         codes, self.groups = as_codes(s, groups)
+        warn_of_small(codes, self.groups)
         self.s = torch.as_tensor(codes, dtype=torch.int64, device=self.x.device)
         check_lengths(x=self.x, y=self.y, s=self.s)
 

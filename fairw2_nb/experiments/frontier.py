@@ -120,6 +120,7 @@ def frontier_grid(
     "Every method at its strengths; on Adult also one λ with three references."
     data = own_table(drop, table=table, target=target, favourable=favourable,
                      sensitive=sensitive, privileged=privileged)
+    if data != "adult": print(load_table(**data)[0].encoder.plan)
     methods = methods or installed_methods()
     runs = [(m, batch, k, None) for batch in batches for m in methods
             if batch == 512 or m in ("plain", *SMALL) for k in strengths_at(m, batch)]
