@@ -45,6 +45,9 @@ EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
     "references": (
         "experiments.lambda_transfer:REFERENCES",
         "Which reference: objective and DI with each of six, on a synthetic problem"),
+    "debiased": (
+        "experiments.debiased:DEBIASED",
+        "Small batches, their bias subtracted in four ways"),
     "cost": (
         "experiments.cost:COST",
         "Time, error and memory of the penalty against other ways, and its share of a step"),
