@@ -20,7 +20,7 @@ def debias_term(
     N, own = s.bincount(), s[:n_batch]
     n, others = own.bincount(minlength=len(N)), (N - 1).clamp_min(1)
     centred = f - (s.bincount(f) / N.clamp_min(1))[s]
-    share = 2 / (N > 0).sum()
+    share = 2 / int((N > 0).sum())
     variance = s.bincount(centred ** 2) / others
     value = share * (2 * variance / N.clamp_min(1)).sum()
-    return value, share * 4 / (n * others)[own] * centred[:n_batch]
+    return value, share * 4 * centred[:n_batch] / (n * others)[own]
