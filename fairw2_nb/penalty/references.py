@@ -135,7 +135,8 @@ def newer_of_its_group(s):
 def kept(self: AutoRing, groups, age, n_batch):
     "Which scores are remembered: those of the last batches, and more of a rare group."
     keep = age < max(1, min(self.batches, -(-self.aim // n_batch)))
-    if array_module(groups).bincount(groups[keep]).min() < self.least:
+    count = array_module(groups).bincount(groups[keep], None, int(groups.max()) + 1)
+    if count.min() < self.least: # also a group that is absent from the last batches
         keep |= (newer_of_its_group(groups) < self.least) & (age < self.oldest)
     return keep
 
