@@ -66,7 +66,7 @@ def barycentre_costs(
     mass=None, # weights of the values, summing to one in each group, None for equal ones
 ) -> tuple: # the weighted sum of W_2^2 to the barycentre, and its gradient for each value
     "Transport of K sorted samples to their barycentre, by one sort of all their knots."
-    start, mass, first = rank_starts(s, sizes, mass)
+    start, m, first = rank_starts(s, sizes, mass)
     xp, w, growth = array_module(x), spread(w, s, sizes), x * 1
     growth[1:] -= x[:-1]
     growth[first] = x[first]
@@ -80,9 +80,7 @@ def barycentre_costs(
     begin[order] = C[:-1]
     end[:-1] = begin[1:]
     end[first - 1] = C[-1] # of the last value of each group
-    g = mass * x
-    g -= end - begin
-    g *= 2 * w
+    g = 2 * w * (m * x - (end - begin))
     return (g * x).sum() / 2, share_ties(x, g, mass, s)
 
 # %% ../../nbs/transport/06_barycentre.ipynb #603dea47

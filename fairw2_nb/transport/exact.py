@@ -46,12 +46,12 @@ def share_ties(
     "Let equal values share what they get."
     xp, new = array_module(x), x[1:] != x[:-1]
     if s is not None: new |= s[1:] != s[:-1]
-    if xp is np: # only those that tie, if any
+    if mass is None and xp is np: # only those that tie, if any
         if np.count_nonzero(new) == len(new): return g
         tied = np.flatnonzero(~(np.append(new, True) & np.append(True, new)))
         if len(tied) < len(x):
-            g, rest = g.copy(), (None if z is None else z[tied] for z in (mass, s))
-            g[tied] = share_ties(x[tied], g[tied], *rest)
+            g = g.copy()
+            g[tied] = share_ties(x[tied], g[tied], None, None if s is None else s[tied])
             return g
     if mass is None: mass = g * 0 + 1
     run = xp.cumsum(xp.concat((x[:1] != x[:1], new)), 0)
