@@ -654,7 +654,7 @@ def run_guard(job) -> tuple: # guard, mutant or None, what came out, seconds
         options = ["-q", "-x", "--assert=plain", "--tb=short", "--rootdir", str(folder)]
         options += ["-pno:cacheprovider", "-pno:xdist", "-pno:unraisableexception"]
         with contextlib.redirect_stdout(io.StringIO()) as said:
-            code = int(pytest.main([*options, guard], plugins=[failures]))
+            code = int(pytest.main([*options, *guard.split()], plugins=[failures]))
         signal.alarm(0)
         import fairw2_nb
         assert Path(fairw2_nb.__file__).is_relative_to(folder), "another package was tested"
