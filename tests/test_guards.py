@@ -3,11 +3,13 @@
 Loops, autograd through a sort, finite differences, SciPy: nothing below is compared with another
 part of the package. `mutants.py` lists the errors that these checks must notice."""
 from collections import deque
+from itertools import combinations
 
 import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.dataset import FairDataset
+from fairw2_nb.penalty.debiased import debias_term
 from fairw2_nb.penalty.loss import WassersteinPenalty, wasserstein_penalty
 from fairw2_nb.penalty.references import Fresh, Ring
 from fairw2_nb.training.evaluation import evaluate
@@ -75,8 +77,77 @@ def test_penalty(options, on, given, referred):
     found = WassersteinPenalty(on=on, given=given, **options)(*batch, ref)
     wanted = wanted_penalty(batch, ref, on, given, **options)
     assert_close(found, wanted, rtol=1e-9, atol=1e-12)
-    grads = (torch.autograd.grad(v, f)[0] for v in (found, wanted))
+    grads = (torch.autograd.grad(3 * v, f)[0] for v in (found, wanted))
     assert_close(*grads, rtol=1e-5, atol=1e-12) # counts are divided in single precision
+
+
+def by_pairs(f, s, ref_f=None, ref_s=None, p=2, weights="equal"):
+    "The mean over all pairs of groups, weighted by w_a w_b."
+    every = s if ref_s is None else torch.cat([s, ref_s])
+    total, norm = 0., 0.
+    for a, b in combinations(every.unique().tolist(), 2):
+        own, n = (s == a) | (s == b), [(every == k).sum().item() for k in (a, b)]
+        of = [f[own], (s[own] == b).long()]
+        if ref_s is not None:
+            there = (ref_s == a) | (ref_s == b)
+            of += [ref_f[there], (ref_s[there] == b).long()]
+        w = {"equal": 1., "share": n[0] * n[1], "root": (n[0] * n[1]) ** .5}[weights]
+        total, norm = total + w * by_sorting(*of, p=p), norm + w
+    return total / norm
+
+
+def both_close(found, wanted, f):
+    "Values and gradients agree."
+    assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+    grads = (torch.autograd.grad(v, f)[0] for v in (found, wanted))
+    assert_close(*grads, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("weights", ["equal", "share", "root"])
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("referred", [False, True], ids=["batch", "reference"])
+def test_many_groups(p, weights, referred):
+    "Four groups of different sizes, pair by pair."
+    (f, a, b), (rf, ra, rb) = draw(60, 5), draw(45, 6)
+    f, ref = f.requires_grad_(), (rf, ra + 2 * rb.long()) if referred else ()
+    s = a + 2 * b.long()
+    found = WassersteinPenalty(p, weights=weights)(f, s, ref=ref or None)
+    both_close(found, by_pairs(f, s, *ref, p=p, weights=weights), f)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("groups", [2, 4])
+def test_weights_are_repetitions(p, groups):
+    "An observation of weight 3 is three observations; of weight 0, none."
+    f, a, b = draw(50, 7)
+    f = (f * 20).round().div(20).requires_grad_() # with ties
+    s, times = (a + 2 * b.long()) % groups, torch.arange(50) % 4
+    found = WassersteinPenalty(p, weights="share")(f, s, sample_weight=times.double())
+    again, s = f.repeat_interleave(times), s.repeat_interleave(times)
+    both_close(found, by_pairs(again, s, p=p, weights="share"), f)
+
+
+def test_several_attributes():
+    "Each by itself, averaged; or all their combinations."
+    f, a, b = draw(60, 8)
+    f, b = f.requires_grad_(), b.long()
+    s = torch.stack([a, b], 1)
+    each = (by_pairs(f, a) + by_pairs(f, b)) / 2
+    both_close(WassersteinPenalty()(f, s), each, f)
+    both_close(WassersteinPenalty(crossed=True)(f, s), by_pairs(f, 2 * a + b), f)
+
+
+def test_debiasing_term():
+    "2 / n times the variance of each group, and its slope for the scores of the batch."
+    (f, s, _), (rf, rs, _) = draw(30, 9), draw(25, 10)
+    f.requires_grad_()
+    N, n = (torch.stack([(g == k).sum() for k in (0, 1)]) for g in (torch.cat([s, rs]), s))
+    steep = f.detach() + (f - f.detach()) * (N / n.double())[s]
+    every, groups = torch.cat([steep, rf]), torch.cat([s, rs])
+    wanted = sum(2 * every[groups == k].var() / N[k] for k in (0, 1))
+    value, slope = debias_term(torch.cat([f.detach(), rf]), groups, 30)
+    assert_close(value, wanted.detach(), rtol=1e-9, atol=1e-12)
+    assert_close(slope, torch.autograd.grad(wanted, f)[0], rtol=1e-7, atol=1e-12)
 
 
 def test_penalty_as_a_function():
@@ -84,9 +155,7 @@ def test_penalty_as_a_function():
     rf, rs, _ = draw(50, 1)
     f.requires_grad_()
     found = wasserstein_penalty(f, s, p=1, ref_scores=rf, ref_s=rs)
-    wanted = by_sorting(f, s, rf, rs, p=1)
-    assert_close(found, wanted, rtol=1e-9, atol=1e-12)
-    assert_close(*(torch.autograd.grad(v, f)[0] for v in (found, wanted)), rtol=1e-8, atol=1e-12)
+    both_close(found, by_sorting(f, s, rf, rs, p=1), f)
 
 
 def printed_gradient(f, s, ref_f, ref_s, p, J):
