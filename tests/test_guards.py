@@ -135,6 +135,9 @@ def test_several_attributes():
     each = (by_pairs(f, a) + by_pairs(f, b)) / 2
     both_close(WassersteinPenalty()(f, s), each, f)
     both_close(WassersteinPenalty(crossed=True)(f, s), by_pairs(f, 2 * a + b), f)
+    y = torch.arange(60) % 3 == 0
+    found = WassersteinPenalty(given=1, crossed=True)(f, s, y)
+    both_close(found, by_pairs(f[y], (2 * a + b)[y]), f)
 
 
 def test_debiasing_term():
