@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.dataset import FairDataset
-from fairw2_nb.penalty.debiased import debias_term
 from fairw2_nb.penalty.loss import WassersteinPenalty, wasserstein_penalty
-from fairw2_nb.penalty.references import Fresh, Ring
+from fairw2_nb.penalty.references import AutoRing, Fresh, Ring
 from fairw2_nb.training.evaluation import evaluate
 from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
 from fairw2_nb.training.loop import fit
@@ -35,7 +34,7 @@ def distance(a, b, p=2):
     return gaps.abs().pow(p).mean()
 
 
-def by_sorting(f, s, ref_f=None, ref_s=None, p=2, relative=False):
+def by_sorting(f, s, ref_f=None, ref_s=None, p=2, relative=False, debias=False):
     "The distance of batch and reference, each score pulled as one of its group in the batch."
     if ref_f is None: ref_f, ref_s = f[:0], s[:0]
     n, N = (torch.stack([(g == k).sum() for k in (0, 1)]) for g in (s, torch.cat([s, ref_s])))
@@ -43,6 +42,7 @@ def by_sorting(f, s, ref_f=None, ref_s=None, p=2, relative=False):
     f = f.detach() + (f - f.detach()) * times # the same values, steeper slopes
     f, s = torch.cat([f, ref_f.detach()]), torch.cat([s, ref_s])
     w = distance(f[s == 0], f[s == 1], p)
+    if debias: w = w - sum(2 * f[s == k].var() / N[k] for k in (0, 1)) # 2 / n of the variance
     return w / f.var(correction=0) if relative else w
 
 
@@ -68,7 +68,8 @@ def wanted_penalty(batch, ref, on, given, **options):
 
 @pytest.mark.parametrize("given", [None, 0, 1, "each"])
 @pytest.mark.parametrize("on", ["score", "error"])
-@pytest.mark.parametrize("options", [dict(p=1), dict(p=2), dict(p=3), dict(relative=True)], ids=str)
+@pytest.mark.parametrize("options", [dict(p=1), dict(p=2), dict(p=3), dict(relative=True),
+                                     dict(debias=True)], ids=str)
 @pytest.mark.parametrize("referred", [False, True], ids=["batch", "reference"])
 def test_penalty(options, on, given, referred):
     "Value and gradient of every kind of penalty, by autograd through a sort."
@@ -81,7 +82,7 @@ def test_penalty(options, on, given, referred):
     assert_close(*grads, rtol=1e-5, atol=1e-12) # counts are divided in single precision
 
 
-def by_pairs(f, s, ref_f=None, ref_s=None, p=2, weights="equal"):
+def by_pairs(f, s, ref_f=None, ref_s=None, weights="equal", **options):
     "The mean over all pairs of groups, weighted by w_a w_b."
     every = s if ref_s is None else torch.cat([s, ref_s])
     total, norm = 0., 0.
@@ -92,7 +93,7 @@ def by_pairs(f, s, ref_f=None, ref_s=None, p=2, weights="equal"):
             there = (ref_s == a) | (ref_s == b)
             of += [ref_f[there], (ref_s[there] == b).long()]
         w = {"equal": 1., "share": n[0] * n[1], "root": (n[0] * n[1]) ** .5}[weights]
-        total, norm = total + w * by_sorting(*of, p=p), norm + w
+        total, norm = total + w * by_sorting(*of, **options), norm + w
     return total / norm
 
 
@@ -140,17 +141,10 @@ def test_several_attributes():
     both_close(found, by_pairs(f[y], (2 * a + b)[y]), f)
 
 
-def test_debiasing_term():
-    "2 / n times the variance of each group, and its slope for the scores of the batch."
-    (f, s, _), (rf, rs, _) = draw(30, 9), draw(25, 10)
-    f.requires_grad_()
-    N, n = (torch.stack([(g == k).sum() for k in (0, 1)]) for g in (torch.cat([s, rs]), s))
-    steep = f.detach() + (f - f.detach()) * (N / n.double())[s]
-    every, groups = torch.cat([steep, rf]), torch.cat([s, rs])
-    wanted = sum(2 * every[groups == k].var() / N[k] for k in (0, 1))
-    value, slope = debias_term(torch.cat([f.detach(), rf]), groups, 30)
-    assert_close(value, wanted.detach(), rtol=1e-9, atol=1e-12)
-    assert_close(slope, torch.autograd.grad(wanted, f)[0], rtol=1e-7, atol=1e-12)
+def test_many_groups_less_their_bias():
+    (f, a, b), (rf, ra, rb) = draw(60, 9), draw(45, 10)
+    f, s, ref = f.requires_grad_(), a + b.long(), (rf, ra + rb.long())
+    both_close(WassersteinPenalty(debias=True)(f, s, ref=ref), by_pairs(f, s, *ref, debias=True), f)
 
 
 def test_penalty_as_a_function():
@@ -236,7 +230,7 @@ def test_ring_remembers_what_and_whose():
 
 def test_automatic_ring_by_a_loop():
     "Batches of 20: the last 13 of them, more of a rare group, and after a jump nothing older."
-    penalty, seen = WassersteinPenalty(reference="auto"), []
+    penalty, seen = WassersteinPenalty(reference=AutoRing(least=60, oldest=50)), []
     g = torch.Generator().manual_seed(0)
     for age in range(90):
         f, s = torch.rand(20, generator=g), (torch.rand(20, generator=g) < .9).long()
@@ -248,7 +242,7 @@ def test_automatic_ring_by_a_loop():
             mine = [(v, back) for back, batch in enumerate(reversed(seen))
                     for v, group in reversed(batch) if group == k]
             young = [v for v, back in mine if back < 13] # 256 / 20, rounded up
-            rare = [v for v, back in mine[:80] if back < 64]
+            rare = [v for v, back in mine[:60] if back < 50]
             wanted += max(young, rare, key=len)
         assert sorted(wanted) == sorted(penalty.ring.filled()[0].tolist()), age
     penalty(f + 2. * s, s)
