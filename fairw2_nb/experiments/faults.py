@@ -277,7 +277,7 @@ KINDS = { # name: (function, tries, what the first count is)
     "altered checkpoints": (altered_checkpoints, 500, "answered"),
     "killed sweeps": (killed_sweeps, 100, "killed at work"),
     "killed trainings": (killed_trainings, 100, "killed at work"),
-    "masters of workers killed": (orphans, 10, "killed at work"),
+    "masters of workers killed": (orphans, 5, "killed at work"),
     "two writers": (two_writers, 100, "raced"),
     "full disks": (full_disk, 50, "refused"),
     "hostile tables": (hostile_tables, 130, "refused or told"),
