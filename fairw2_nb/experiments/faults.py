@@ -19,6 +19,7 @@ import uuid
 import warnings
 from contextlib import redirect_stderr
 from pathlib import Path
+from threading import RLock
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,7 @@ from .experiment import as_seeds, Experiment, rows_of, run_rows
 from .results import append_row, read_rows, set_aside
 from ..training.loop import fit
 from torch import nn
+from tqdm import tqdm
 
 # %% ../../nbs/experiments/20_faults.ipynb #609cd6c4
 def square(seed: int, pause: float = 0.) -> dict:
@@ -102,6 +104,7 @@ def begin(work) -> int: # number of the process
     pid = os.fork()
     if pid: return pid
     code = 1
+    tqdm.set_lock(RLock()) # a bar's lock is shared with copies: a killed one would keep it
     try:
         work()
         code = 0
