@@ -102,8 +102,41 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("eq:def_Htilde: H of all scores of a bin", "transport.grid",
          "return self.counts[s, j].to(self.eta.dtype) / self.n[s].to(self.eta.dtype)",
          "return self.counts[:, j].sum(0).to(self.eta.dtype) / self.n.sum().to(self.eta.dtype)"),
+        ("eq:PbDiscretization: the first knot is 0", "transport.grid",
+         "float(scores.min() if lo is None else lo)", "float(0 if lo is None else lo)"),
+        ("eq:finalW2gradApprox_err: 2 (f - y) is lost", "penalty.comparisons",
+         '    v = (f - y) ** 2 if on == "error" else on(f, y)',
+         '    v = (f.detach() - y) ** 2 + f - f.detach() if on == "error" else on(f, y)'),
         ('grad="paper" is ignored', "penalty.loss",
          'if grad == "paper": g =', 'if grad == "": g ='),
+    ],
+    f"{GUARDS}::test_printed_gradient_of_a_squared_error": [
+        ("Appendix B, first: Δ_η in the place of Δ_τ", "penalty.gradients",
+         "return distance / n_bins /", "return distance * (cdf.eta[1] - cdf.eta[0]) /"),
+        ("Appendix B, first: turned for group 1", "penalty.gradients",
+         "distance = b - cor", "distance = (b - cor) * (1 - 2. * sb)"),
+    ],
+    "tests/test_transport_grid.py::test_bins_are_half_open_and_the_last_is_closed": [
+        ("eq:PbDiscretization: bins closed on the right", "transport.grid",
+         "scores.contiguous(), right=True)", "scores.contiguous(), right=False).clamp(min=1)"),
+    ],
+    "tests/test_transport_grid.py::test_h_is_the_strict_sum_of_indicators": [
+        ("Figure 1: H counts up to the next knot", "transport.grid",
+         "pad(self.counts.cumsum(1), (1, 0))", "pad(self.counts.cumsum(1), (0, 1), value=0) + 0"),
+        ("Figure 1: groups swapped", "transport.grid",
+         "cells = s * n_bins + bin_index(scores, eta)",
+         "cells = (1 - s) * n_bins + bin_index(scores, eta)"),
+    ],
+    "tests/test_transport_grid.py::test_cor_is_the_scan_in_rational_numbers": [
+        ("Figure 2: the left end of a flat piece", "transport.grid",
+         'self.quantile(self.at(scores, s), other, "right")',
+         'self.quantile(self.at(scores, s), other, "left")'),
+        ("Figure 2: no interpolation in a bin", "transport.grid",
+         "level = torch.lerp(low, high, part)", "level = low"),
+    ],
+    "tests/test_transport_grid.py::test_levels_are_midpoints": [
+        ("eq:w2reg: levels at the ends on the grid", "transport.grid",
+         "device=self.eta.device) + .5) / n_tau", "device=self.eta.device) + 0.) / n_tau"),
     ],
     f"{GUARDS}::test_ring_against_a_deque": [
         ("ring: evaluation is remembered", "penalty.loss",
@@ -163,6 +196,14 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("the batch size is ignored", "training.loop",
          ".split(run.batch_size)", ".split(len(run.train))"),
     ],
+    f"{GUARDS}::test_risk_is_the_mean_loss": [
+        ("R(θ): half the squared error", "training.tasks",
+         "return F.mse_loss(f, y) if", "return F.mse_loss(f, y) / 2 if"),
+        ("R(θ): scores taken for logits", "training.tasks",
+         'if self.loss == "bce" and self.outputs == "logits":', 'if self.loss == "bce":'),
+        ("R(θ): a function gets scores for logits", "training.tasks",
+         'f if self.outputs == "scores" else f.logit()', "f"),
+    ],
     f"{GUARDS}::test_rows_measure_the_validation_part": [
         ("rows: the training part is measured", "training.loop",
          "self.valid = self.train", "pass\n        self.valid = self.train"),
@@ -189,7 +230,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("λ = α g_R / g_W: g_W for the scores, g_R for the logits", "training.loop",
          "pulls = [_mean_abs_grad(v, out) if run.objective.warming else 0. for v in (risk, w)]",
          "f = run.objective.task.scores(out).detach().requires_grad_()\n"
-         "    v = run.objective.penalty(f, s, y, ref) if run.objective.warming else 0.\n"
+         "    v = run.objective.penalty(f, s, y) if run.objective.warming else 0.\n"
          "    pulls = [_mean_abs_grad(risk, out), _mean_abs_grad(v, f)] if v else [0., 0.]"),
         ("λ = α g_R / g_W: signed means", "training.loop",
          "retain_graph=True)[0].abs().mean()", "retain_graph=True)[0].mean().abs()"),
@@ -346,8 +387,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "error = np.abs((f > threshold if hard else f) - y)"),
         ("score distance: W_2^2 in the place of W_2", "metrics.disparities",
          ".item() ** (1 / p)", ".item()"),
-        ("score distance: the smallest over pairs", "metrics.disparities",
-         "return max(pairs, key", "return min(pairs, key"),
+        ("score distance: pairs that are near", "metrics.disparities",
+         "reach = low + rest + rest[:, None] >=", "reach = low + rest + rest[:, None] <="),
     ],
     f"{MEASURES}::test_report": [
         ("report: positive at the threshold", "metrics.report",
@@ -472,6 +513,23 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(f - y).square().mean()", "(f - y).abs().mean()"),
         ("Table 2: the lowest scores for suspects", "experiments.mnist",
          "f.argsort()[::-1][:hidden.sum()]", "f.argsort()[:hidden.sum()]"),
+    ],
+    f"{MEASURES}::test_columns_of_figure_4": [
+        ("Figure 4: the larger of the two ratios", "experiments.celeba",
+         "min(a / b, b / a)", "max(a / b, b / a)"),
+        ("Figure 4: the mean error for MSE", "experiments.celeba",
+         "(f - data.y).square().mean()", "(f - data.y).abs().mean()"),
+    ],
+    f"{MEASURES}::test_points_of_figure_6": [
+        ("Figure 6: the training part twice", "experiments.celeba",
+         '"test_": test[:images]', '"test_": train[:images]'),
+        ("Figure 6: one step early", "experiments.celeba",
+         "if self.step % self.every: return", "if (self.step + 1) % self.every: return"),
+    ],
+    "tests/test_experiments_celeba.py::test_score_changes_against_a_loop": [
+        ("Figure 5: raised and lowered swapped", "experiments.celeba_attributes",
+         '"raised": order[-k:], "lowered": order[:k]',
+         '"raised": order[:k], "lowered": order[-k:]'),
     ],
     f"{MEASURES}::test_rows_come_from_their_settings": [
         ("rows: everything is run again", "experiments.experiment",

@@ -126,6 +126,16 @@ def test_printed_gradient(p, on, referred):
     np.testing.assert_allclose(scores.grad, wanted, rtol=1e-9, atol=1e-12)
 
 
+def test_printed_gradient_of_a_squared_error():
+    "Appendix B before its chain rule: for the error itself."
+    f, s, y = draw(30, 4)
+    e = ((f - y) ** 2).requires_grad_()
+    WassersteinPenalty(grad="paper", n_bins=11)(e, s).backward()
+    f, none = e.detach().numpy(), np.zeros(0)
+    wanted = printed_gradient(f, s.numpy(), none, none, 2, 11)
+    np.testing.assert_allclose(e.grad, wanted, rtol=1e-9, atol=1e-12)
+
+
 def test_ring_against_a_deque():
     "The last scores are the reference of the next batch; in evaluation nothing is remembered."
     penalty = WassersteinPenalty(on="error", reference=25)
@@ -256,6 +266,26 @@ def test_fit_is_algorithm_1(options):
     assert_close(net.theta.detach().double(), wanted, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose([(r["loss"], r["W"]) for r in history], rows, rtol=1e-4, atol=1e-6)
     assert [r["lam"] for r in history] == [3., 3., 3.]
+
+
+def test_risk_is_the_mean_loss():
+    "R(θ) and its derivatives: 2 (f - y) / n for the squared error, (f - y) / n for the logits."
+    z, y = torch.linspace(-2, 3, 7, dtype=torch.float64), torch.tensor([0., 1, 1, 0, 1, 0, 1])
+    y, f = y.double(), (1 / (1 + (-z).exp())).requires_grad_()
+    z.requires_grad_()
+    squares = [(a - b) ** 2 for a, b in zip(f.tolist(), y.tolist())]
+    logs = [-np.log(a if b else 1 - a) for a, b in zip(f.tolist(), y.tolist())]
+    for task, out, wanted, slope in (
+            (Binary("mse", "scores"), f, squares, 2 * (f - y) / 7),
+            (Binary("mse"), z, squares, 2 * (f - y) * f * (1 - f) / 7),
+            (Binary("bce", "scores"), f, logs, (f - y) / (f * (1 - f)) / 7),
+            (Binary("bce"), z, logs, (f - y) / 7)):
+        risk = task.risk(out, y)
+        assert risk.item() == pytest.approx(np.mean(wanted), rel=1e-6)
+        assert_close(torch.autograd.grad(risk, out)[0], slope.detach(), rtol=1e-6, atol=1e-9)
+        assert task.risk_of_scores(f, y).item() == pytest.approx(np.mean(wanted), rel=1e-6)
+    own = Binary(lambda out, y: (out * y).mean())
+    assert own.risk_of_scores(f, y).item() == pytest.approx((z * y).mean().item(), rel=1e-9)
 
 
 def test_rows_measure_the_validation_part():

@@ -12,6 +12,7 @@ from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.mnist import rotated_half, semi_random, separate_treatment
 from fairw2_nb.data.synthetic import synthetic_biased, synthetic_logistic
 from fairw2_nb.experiments.adult import PRINTED, adult_table, table_columns
+from fairw2_nb.experiments.celeba import Curve, face_metrics
 from fairw2_nb.experiments.experiment import Experiment, mean_sd, rows_of, run_rows
 from fairw2_nb.experiments.mnist import digit_metrics, find_flipped
 from fairw2_nb.experiments.results import append_row, read_rows
@@ -329,6 +330,30 @@ def test_columns_of_table_2():
     above = [bad for v, bad in suspects if v < -.5]
     assert found["above_half_precision"] == pytest.approx(np.mean(above))
     assert found["above_half_recall"] == pytest.approx(sum(above) / len(false))
+
+
+def test_columns_of_figure_4():
+    y, f, s = draw(150, 2)
+    whole, by_group = measured(y, f, s)
+    found = face_metrics(torch.tensor(f), FairDataset(np.zeros((150, 1)), y, s), "test_")
+    GP = by_group["GP"]
+    wanted = {name: whole[name] for name in ("Acc", "DI", "W2")} | {"GP0": GP[0], "GP1": GP[1]}
+    wanted |= {"MSE": np.mean((f - y) ** 2), "ratio": min(GP.values()) / max(GP.values())}
+    for name, value in wanted.items(): assert found["test_" + name] == pytest.approx(value), name
+
+
+def test_points_of_figure_6():
+    "Every third step, on the first images of each part."
+    parts = [draw(80, 2, seed) for seed in (0, 1)]
+    z = [torch.logit(torch.tensor(f).clamp(.01, .99)) for _, f, _ in parts]
+    curve = Curve(*(FairDataset(v[:, None], y, s) for v, (y, _, s) in zip(z, parts)), 3, 60)
+    for _ in range(7): curve(Fixed())
+    assert [point["step"] for point in curve.points] == [3, 6]
+    for name, (y, f, s) in zip(("train", "test"), parts):
+        whole, by_group = measured(y[:60], f[:60], s[:60])
+        found = curve.points[1]
+        assert found[f"{name}_DI"] == pytest.approx(whole["DI"], abs=6e-5)
+        for k in (0, 1): assert found[f"{name}_GP{k}"] == pytest.approx(by_group["GP"][k], abs=6e-5)
 
 
 def toss(bias: float, seed: int, throws: int = 10) -> dict:

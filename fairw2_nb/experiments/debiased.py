@@ -113,9 +113,9 @@ def debiased_grid(
 ) -> list: # settings
     "Batches of 16 and 50, without and with a reference of 200, λ = 5 and 20, and large ones."
     sizes = [(b, r, lam) for b in (16, 50) for r in (0, 200) for lam in (5., 20.)]
-    runs = [(kind, *size) for size in sizes for kind in ("plain", "means", "flat")]
-    runs += [(kind, b, 0, lam) for kind in ("relabelled", "halves") for b in (16, 50)
-             for lam in (5., 20.)]
+    runs = [(kind, *size) for size in sizes for kind in ("plain", "flat")]
+    runs += [("means", b, 0, lam) for b in (16, 50) for lam in (5., 20.)]
+    runs += [(kind, b, 0, 20.) for kind in ("relabelled", "halves") for b in (16, 50)]
     runs += [("plain", 500, 4000, lam) for lam in (5., 20.)]
     names = ("kind", "batch", "reference", "lam")
     return [dict(zip(names, run)) | {"seed": k} for k in as_seeds(seeds) for run in runs]
