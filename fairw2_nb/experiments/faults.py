@@ -120,12 +120,12 @@ def end(pid, after=None) -> int: # exit code; -9 if it was killed
 
 # %% ../../nbs/experiments/20_faults.ipynb #2983b878
 def killed(tries, rng, folder, work, right) -> tuple: # times it was killed at work, wrong
-    "Kill `work(place)` and do it again; `right(place)` says whether all is as it should be."
+    "Kill `work(place)` so many times at work, do it again, and see if all is `right(place)`."
     start = time.perf_counter()
     end(begin(lambda: work(folder / "first")))
-    span, hit, wrong = time.perf_counter() - start, 0, 0
-    for k in range(tries):
-        (place := folder / str(k)).mkdir()
+    span, k, hit, wrong = time.perf_counter() - start, 0, 0, 0
+    while hit < tries:
+        (place := folder / str(k := k + 1)).mkdir()
         hit += end(begin(lambda: work(place)), rng.uniform(0, span)) == -9
         with warnings.catch_warnings():
             warnings.simplefilter("ignore") # a line that was cut short is named
