@@ -315,7 +315,8 @@ def faults_table(frame) -> pd.DataFrame: # one line per kind of accident
     return table
 
 # %% ../../nbs/experiments/20_faults.ipynb #d2034505
-FAULTS = Experiment("faults", "What we tried to break: kills, full disks, flipped bits, two writers",
+FAULTS = Experiment(
+    "faults", "What we tried to break: kills, full disks, flipped bits, two writers",
     run=faults_run, grid=faults_grid, table=faults_table,
     legend="tries: accidents provoked. met: of these, how many were refused or repaired in words, "
            "or hit a program at work. wrong: rows lost, doubled or changed, other weights, "
