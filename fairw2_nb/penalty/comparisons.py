@@ -124,6 +124,7 @@ class How(NamedTuple):
     given: object = None
     crossed: bool = False
     columns: int = 1 # attributes in `s`
+    debias: bool = False
 
     @property
     def whole(self):
@@ -151,6 +152,9 @@ def check_options(how, on="score"):
         raise ValueError(f'weights = {how.weights!r}: expected "equal", "share" or "root".')
     if how.relative and (p, grad) != (2, "exact"):
         raise ValueError('relative=True needs p = 2 and grad = "exact".')
+    if how.debias and (p, grad, how.relative, how.weights) != (2, "exact", False, "equal"):
+        raise ValueError('debias=True needs p = 2, grad = "exact", weights = "equal", and not '
+                         "relative=True.")
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #c1013bc1
 def compared(on, sample):

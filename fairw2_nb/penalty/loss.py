@@ -14,6 +14,7 @@ from ..basics.processes import as_world
 from .comparisons import How, Sample, checked, check_options, columns_of
 from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
 from .comparisons import uncompiled, warn_caller, whole_numbers
+from .debiased import less_bias
 from .gradients import exact_gradient, paper_gradient
 from .relative import quotient
 from .distributed import crowd_of, shared
@@ -31,6 +32,7 @@ def part_gradient(how, n, f, s, mass=None):
         warn_caller(why + "the penalty is 0. Use larger batches, or a reference such as "
                     "`reference=2000`.")
         return 0., torch.as_tensor(f)[:n] * 0
+    if how.debias: return less_bias(value, g, torch.as_tensor(f), torch.as_tensor(s), n, mass)
     if how.relative: return quotient(value, g, torch.as_tensor(f), torch.as_tensor(s), n)
     if how.grad == "paper":
         g = paper_gradient(torch.as_tensor(f), two_groups(s), n, how.p, how.n_bins)
@@ -99,18 +101,19 @@ class WassersteinPenalty(nn.Module):
         weights: str = "equal", # weights of three groups or more: "equal", "share" or "root"
         crossed: bool = False, # several attributes: their combinations, not each by itself
         sync="auto", # processes: those of the process group, of another one, or False for this one
+        debias: bool = False, # less what small groups add by chance; p = 2, exact, equal weights
     ):
         super().__init__()
         self.p, self.on, self.given = p, on, given
         self.grad, self.n_bins, self.relative = grad, n_bins, relative
-        self.weights, self.crossed, self.sync = weights, crossed, sync
+        self.weights, self.crossed, self.sync, self.debias = weights, crossed, sync, debias
         check_options(self.how(), on)
         self.reference = as_reference(reference)
 
     def how(self, columns=1):
         "The options of a comparison."
         of_parts = self.relative, self.weights, self.given, self.crossed
-        return How(self.p, self.grad, self.n_bins, *of_parts, columns)
+        return How(self.p, self.grad, self.n_bins, *of_parts, columns, self.debias)
 
 # %% ../../nbs/penalty/04_loss.ipynb #a002cf04
 @patch
@@ -133,7 +136,8 @@ def extra_repr(self: WassersteinPenalty):
     "The options, as `print(penalty)` shows them."
     fresh = f", reference={self.reference}" if self.fresh else ""
     more = "".join(f", {name}={getattr(self, name)!r}" for name, usual in
-                   (("relative", False), ("weights", "equal"), ("crossed", False))
+                   (("relative", False), ("weights", "equal"), ("crossed", False),
+                    ("debias", False))
                    if getattr(self, name) != usual)
     return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{more}{fresh}"
 

@@ -20,6 +20,7 @@ import torch
 from ..basics.checks import NotFinite
 from ..basics.processes import as_world, join_world, World
 from ..penalty.loss import WassersteinPenalty
+from ..penalty.references import Fresh
 from .checkpoint import check_settings, data_in_words, in_words
 from .checkpoint import load_checkpoint, network_in_words
 from .checkpoint import random_states, save_checkpoint, set_random_states
@@ -297,6 +298,17 @@ def _to_device(model, device):
         here = '"cpu" or "cuda"' if torch.cuda.is_available() else '"cpu"'
         raise ValueError(f"device = {device!r} is not available here: use {here}.") from None
 
+# %% ../../nbs/training/05_loop.ipynb #f5d9da6a
+def _usual_penalty(model, train, lam):
+    "W_2^2 with scores drawn anew where that is cheap, else with those of the last batches."
+    x, weighs = getattr(train, "x", None), type(lam) is not FixedLambda or lam.lam
+    table = isinstance(x, torch.Tensor) and x.ndim == 2
+    changing = nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase
+    steady = not any(isinstance(layer, changing) for layer in model.modules())
+    small = sum(p.numel() for p in model.parameters()) <= 20_000
+    fresh = weighs and table and steady and small
+    return WassersteinPenalty(reference=Fresh(min(500, len(train))) if fresh else "auto")
+
 # %% ../../nbs/training/05_loop.ipynb #5a5d53d7
 def differ(all_settings):
     "The names of settings in which the processes differ, data of their own not counted."
@@ -322,7 +334,7 @@ def fit( # long: every option explained
     train, # FairDataset, or any dataset of triples (x, y, s)
     *,
     lam=0., # weight of the penalty: a number, or a tuner
-    penalty: nn.Module = None, # W_2^2 of the scores with a ring of at most 2000 if None
+    penalty: nn.Module = None, # W_2^2 of the scores if None, with scores drawn anew or a ring
     task: Binary = Binary(), # what the network gives, and the loss
     valid=None, # validation part
     epochs: int = 20, # passes over the training part
@@ -341,8 +353,7 @@ def fit( # long: every option explained
     _check_fit(train, valid, lam, epochs, batch_size, average, patience)
     join_world(device)
     with undisturbed(), ExitStack() as held:
-        if penalty is None: # older scores would be too stale
-            penalty = WassersteinPenalty(reference=min(2000, 64 * batch_size, len(train) // 4))
+        if penalty is None: penalty = _usual_penalty(model, train, lam)
         world = as_world(getattr(penalty, "sync", "auto"))
         torch.manual_seed(seed + world.rank)
         _to_device(model, device)
