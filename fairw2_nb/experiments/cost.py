@@ -83,13 +83,14 @@ def time_sinkhorn(n, reference, burst, **rest):
     rounds = max(2, min(51, 10_000 // (n + reference)))
     return in_us(penalty_contest(n, reference, rounds, burst, ("ours", "sinkhorn")))
 
-def time_groups(n, **rest):
-    "Two groups, twenty, and twenty by POT pair by pair, where that takes seconds at most."
-    return in_us(groups_contest(n, max(5, min(101, 1_000_000 // n)), pairs=n <= 100_000))
-
 def memory_of(name, n, **rest):
     "Extra memory of one contestant."
     return {"extra_bytes": fresh_memory(name, n, 1 if name == "sinkhorn" else 3)}
+
+# %% ../../nbs/experiments/09_cost.ipynb #d7748520
+def time_groups(n, **rest):
+    "Two groups, twenty, and twenty by POT pair by pair, where that takes seconds at most."
+    return in_us(groups_contest(n, max(5, min(101, 1_000_000 // n)), pairs=n <= 100_000))
 
 # %% ../../nbs/experiments/09_cost.ipynb #3e7e5be9
 def time_epoch(rounds=9, batches=40, **rest):
