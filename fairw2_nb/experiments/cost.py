@@ -6,6 +6,7 @@
 __all__ = ['COST']
 
 # %% ../../nbs/experiments/09_cost.ipynb #58e5ad57
+# long: imports
 import copy
 import os
 import platform
