@@ -13,6 +13,8 @@ PLACES = { # everyday name: module that has it
     "FairDataset": "data.dataset",
     "load_table": "data.tables",
     "load_adult": "data.adult",
+    "load_census": "data.census",
+    "load_communities": "data.census",
     "synthetic_logistic": "data.synthetic",
     "fairness_report": "metrics.report",
     "disparate_impact": "metrics.disparities",

@@ -87,12 +87,15 @@ def run_parser(exp):
 
 # %% ../nbs/cli.ipynb #28bf82f0
 def aloud(f, *args, **kwargs):
-    "Call `f`, and print its warnings as plain lines."
-    with warnings.catch_warnings(record=True) as said:
+    "Call `f`, and print its warnings as plain lines, once and at once."
+    said = set()
+    def show(message, *_, **__):
+        if str(message) not in said: print(message, file=sys.stderr)
+        said.add(str(message))
+    with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        value = f(*args, **kwargs)
-    for line in dict.fromkeys(str(w.message) for w in said): print(line, file=sys.stderr)
-    return value
+        warnings.showwarning = show
+        return f(*args, **kwargs)
 
 # %% ../nbs/cli.ipynb #58960b41
 def run_experiment(exp, argv):
@@ -108,7 +111,7 @@ def run_experiment(exp, argv):
     check_writable(path := folder / f"{exp.name}.jsonl")
     settings = aloud(exp.grid, **args)
     if not settings: raise ValueError("With these flags there is nothing to run.")
-    frame = run_rows(exp, settings, folder, common["campaign"], common["workers"])
+    frame = aloud(run_rows, exp, settings, folder, common["campaign"], common["workers"])
     print(f"\n{exp.table(frame).to_string()}\n\n{exp.legend}\n\n{provenance_line(frame)}")
     print(f"Rows: {path}")
     if common["report"]:

@@ -57,13 +57,20 @@ def test_a_folder_without_the_right_to_write(tmp_path):
 
 def test_a_file_is_whole_or_not_there(monkeypatch, tmp_path):
     path = bf.write_whole(tmp_path / "a.html", "before λ")
-    def full(self, *args, **kwargs):
-        self.touch()
+    def full(file):
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(ValueError, match="could not be written to .*: No space left on device"):
+    monkeypatch.setattr(bf.os, "fsync", full)
+    with pytest.raises(ValueError, match="could not be written to: No space left on device"):
         bf.write_whole(path, "after")
     assert path.read_bytes() == "before λ".encode() and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_planted_link_is_not_followed(tmp_path):
+    (tmp_path / "secret").write_text("mine")
+    (tmp_path / f"a.html.{os.getpid()}.part").symlink_to(tmp_path / "secret")
+    bf.write_whole(tmp_path / "a.html", b"page")
+    assert (tmp_path / "secret").read_text() == "mine"
+    assert not (tmp_path / "a.html").is_symlink()
 
 
 def test_peers_by_name():

@@ -221,7 +221,7 @@ def test_frontier_of_ones_own_table(tmp_path, monkeypatch, capsys):
         return real(name)
     monkeypatch.setattr(packages, "version", version)
     own, folder = tmp_path / "own.csv", tmp_path / "rows"
-    own.write_text("hired,sex\n1,male\n")
+    own.write_text("hired,sex,age\n" + "1,male,3\n0,female,4\n1,female,5\n0,male,6\n" * 5)
     words = ["--table", str(own), "--target", "hired", "--favourable", "1", "--sensitive", "sex",
              "--privileged", "male", "--batches", "512", "--seeds", "2", "--out", str(folder)]
     toy = replace(FRONTIER, run=run)
@@ -237,3 +237,4 @@ def test_frontier_of_ones_own_table(tmp_path, monkeypatch, capsys):
     assert ("fairret is skipped. This method needs fairret, which is not installed: "
             "run pip install fairret") in said.err
     assert "512" in said.out and "2 of 2" in said.out and "fairret" not in said.out
+    assert "Table: 20 rows read, 20 used." in said.out and "hired  label" in said.out

@@ -67,6 +67,7 @@ def test_sensitive_column(sensitive, encoding):
     assert of and not any(n.split("=")[0] == sensitive for n in without.names)
     others = [k for k in range(len(kept.names)) if k not in of]
     assert_close(kept.x[:, others], without.x, rtol=0, atol=0)
+    without.s = (without.s == without.s.mode().values).long()  # the largest group or another
     high = (without.x > without.x.mean(0)).long()
     copies = (high == without.s[:, None]).float().mean(0)
     assert ((copies < .95) & (copies > .05)).all()  # no column is the group under another name
@@ -84,10 +85,21 @@ def test_columns():
     assert fourteen.x.shape[1] == 14
     names = load_adult(encoding="ordinal", drop=("education", "fnlwgt"))[0].names
     assert len(names) == 11 and "fnlwgt" not in names and "education-num" in names
-    with pytest.raises(ValueError, match="load_table"):
-        load_adult(sensitive="age")
+    with pytest.raises(ValueError, match="no column 'gender'. There is: 'age'"):
+        load_adult(sensitive="gender")
     with pytest.raises(TypeError, match="positional"):
         load_adult("ordinal")
+
+
+def test_races(frame):
+    counts = frame.dropna().race.value_counts().sort_index()
+    train, test = load_adult(sensitive="race")
+    assert train.groups == tuple(counts.index)
+    assert (train.s.bincount() + test.s.bincount()).tolist() == counts.tolist()
+    sex, _ = load_adult(sensitive=["sex", "race"])
+    assert torch.equal(sex.s[:, 1], train.s) and torch.equal(sex.s[:, 0], load_adult()[0].s)
+    white, _ = load_adult(sensitive="race", privileged="White")
+    assert torch.equal(white.s, (train.s == 4).long()) and torch.equal(white.x, train.x)
 
 
 def test_checksum(monkeypatch):

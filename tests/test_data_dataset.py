@@ -119,8 +119,12 @@ def test_frame_as_inputs_gives_names_and_is_not_shared():
     (dict(y=[1, 2, 1]), "`y` must hold 0 and 1 only"),
     (dict(y=[0, 1, np.nan]), "`y` must hold 0 and 1 only"),
     (dict(s=[1, 1, 1]), "one group only, 1"),
-    (dict(s=["F", "M", "F"]), "`s` must hold 0 and 1 only, but holds 'F', 'M': write `s == priv"),
-    (dict(s=[0, 1, 2]), "`s` must hold 0 and 1 only"),
+    (dict(s=["F", "X", "F"], groups=("F", "M")), "`s` holds 'X', and `groups` names 'F', 'M'"),
+    (dict(s=[0, 1, 2], groups=("F", "M")), "`s` holds 0, 1, 2, and `groups` names 'F', 'M'"),
+    (dict(s=np.array([[0, 1], [1, np.nan], [0, 1]])), "`s: 1` is missing for 1 of 3"),
+    (dict(s=np.eye(3), groups=("F", "M")), "`s` has 3 attributes: give `groups` as a dictionary"),
+    (dict(x=np.array([[1j, 0]] * 3)), "`x` holds complex numbers"),
+    (dict(x=torch.full((3, 2), 1e300, dtype=torch.float64)), "beyond 3e38 count as infinite"),
     (dict(s=[0, None, 1]), "`s` is missing for 1 of 3"),
     (dict(x=[[1, np.nan], [1, 2], [1, np.inf]], names=["age", "pay"]),
      "2 NaN or infinite values, in column: pay (2)"),
@@ -131,7 +135,6 @@ def test_frame_as_inputs_gives_names_and_is_not_shared():
     (dict(names=["a"]), "`names` has 1 entries for the 2 columns"),
     (dict(x=[[1e39, 0]] * 3), "in column: 0 (3)"),
 ])
-@pytest.mark.filterwarnings("ignore:overflow")
 def test_refused(change, sentence):
     good = dict(x=[[1., 2.], [3., 4.], [5., 6.]], y=[0, 1, 1], s=[0, 1, 0])
     with pytest.raises(ValueError) as e:
@@ -182,4 +185,76 @@ def test_split_without_a_group_says_so():
     ds = FairDataset(np.zeros((50, 1)), np.arange(50) % 2, np.arange(50) == 0)
     sentence = "(test part of 12|training part of 38) rows lacks a group"
     with pytest.raises(ValueError, match=sentence):
+        ds.split()
+
+
+# many groups
+
+kinds = {
+    "text": lambda k: np.array(["a", "b", "c", "d"])[k],
+    "categories": lambda k: pd.Categorical.from_codes(k, ["a", "b", "c", "d"]),
+    "numbers": lambda k: 10. * k,
+    "tuples": lambda k: [("x", int(v)) for v in k],
+    "tensor": lambda k: torch.as_tensor(k) - 7,
+}
+
+
+@pytest.mark.parametrize("wrap", kinds.values(), ids=kinds)
+def test_any_labels_become_codes(wrap):
+    k = np.random.default_rng(0).integers(0, 4, 60)
+    ds = FairDataset(np.zeros((60, 1)), k % 2, wrap(k))
+    assert ds.s.dtype == torch.int64 and ds.s.tolist() == k.tolist() and len(ds.groups) == 4
+    again = FairDataset(np.zeros((60, 1)), k % 2, wrap(k), groups=ds.groups[::-1])
+    assert again.s.tolist() == (3 - k).tolist()
+    assert FairDataset(np.zeros((60, 1)), k % 2, ds.s, groups="wxyz").groups == tuple("wxyz")
+
+
+def test_two_groups_are_as_they_were():
+    x, y, s = np.zeros((6, 1)), [0, 1] * 3, [1, 1, 0, 0, 1, 0]
+    for same in (s, np.array(s, bool), torch.tensor(s).float(), pd.Series(s, dtype="Int64")):
+        ds = FairDataset(x, y, same)
+        assert ds.s.tolist() == s and ds.groups == (0, 1)
+    words = np.array(["F", "M"])[s]
+    assert FairDataset(x, y, words).s.tolist() == s
+    assert FairDataset(x, y, words, groups=("M", "F")).s.tolist() == [1 - k for k in s]
+
+
+@given(st.lists(st.integers(2, 4), min_size=2, max_size=3), st.integers(0, 99))
+def test_crossed_tells_all_combinations_apart(sizes, seed):
+    rng = np.random.default_rng(seed)
+    s = np.vstack([np.column_stack([np.arange(4) % k for k in sizes]),
+                   np.column_stack([rng.integers(0, k, 50) for k in sizes])])
+    ds = FairDataset(np.zeros((54, 1)), np.arange(54) % 2, s)
+    one = ds.crossed()
+    assert one.s.tolist() == np.ravel_multi_index(s.T, sizes).tolist()
+    assert [one.groups[k] for k in one.s] == [", ".join(map(str, row)) for row in s]
+    assert one.crossed().s is one.s and ds[5:].crossed().s.tolist() == one.s[5:].tolist()
+
+
+def test_too_many_combinations():
+    s = np.column_stack([np.arange(200) % 40, np.arange(200) % 50])
+    with pytest.raises(ValueError, match="40 x 50 groups make 2,000 combinations"):
+        FairDataset(np.zeros((200, 1)), np.arange(200) % 2, s).crossed()
+
+
+@given(st.integers(0, 99), st.booleans())
+def test_split_of_many_groups(seed, columns):
+    k = np.random.default_rng(1).choice(5, 400, p=[.6, .2, .1, .06, .04])
+    s = np.column_stack([k, k % 2]) if columns else k
+    ds = FairDataset(np.arange(400.)[:, None], np.arange(400) % 4 == 0, s)
+    train, test = ds.split(.25, seed, stratify=True)
+    cell = torch.column_stack([ds.y.long(), ds.s])
+    for row in cell.unique(dim=0):
+        n, m = ((torch.column_stack([d.y.long(), d.s]) == row).all(1).sum() for d in (ds, test))
+        assert abs(m - n / 4) <= .75 and 0 < m < n
+    assert sorted(train.x[:, 0].tolist() + test.x[:, 0].tolist()) == list(range(400))
+
+
+def test_small_and_absent_groups_are_named():
+    k = np.arange(60) % 3 * (np.arange(60) != 5)
+    with pytest.warns(UserWarning, match="`s`: 'd' of 4 groups have no member"):
+        FairDataset(np.zeros((60, 1)), k % 2, k, groups="abcd")
+    with pytest.warns(UserWarning, match="`s`: 3 of 4 groups have one member only"):
+        ds = FairDataset(np.zeros((60, 1)), k % 2, np.where(np.arange(60) == 7, 3, k))
+    with pytest.warns(UserWarning, match="part of .* lacks a group"):
         ds.split()

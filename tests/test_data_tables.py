@@ -153,6 +153,13 @@ def with_text(**column):
     (with_text(gap=np.nan) | dict(missing="drop"), "`gap` 300"),
     (dict(table=pd.concat([table(), table()[["age"]]], axis=1)), "Two columns are called `age`"),
     (with_text(pay=np.inf), "NaN or infinite values, in column: pay"),
+    (with_text(pay=1e300), "`pay` holds 1e+300, beyond the 3e38 of single precision"),
+    (with_text(pay=1j), "`pay` holds complex numbers"),
+    (with_text(pay=pd.Series([1j] * 300, dtype=object)), "`pay` holds complex numbers"),
+    (dict(sensitive=["sex", "job"]), "`privileged` goes with one sensitive column"),
+    (dict(sensitive=["sex", "jobs"], privileged=None), "no column 'jobs'. Did you mean 'job'?"),
+    (with_text(sex="F") | dict(privileged=None), "`sex` holds one group only, 'F'"),
+    (dict(sensitive="pay", privileged=None, table=table(1500)), "holds 1,500 groups, and at most"),
 ])
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_tables_refused(change, sentence):
@@ -191,3 +198,114 @@ def test_functions_lists_and_numbers_as_values():
     assert "age" not in train.names and train.groups == (0, 1)
     assert sum(int(d.s.sum()) for d in (train, test)) == (t.age >= 25).sum()
     assert load_table(t, "loan", 1, "job", ["farm", "sales"])[0].groups == ("clerk", "not clerk")
+
+
+# what was done is said
+
+def test_words_for_nothing_survive_in_text_and_are_gaps_among_numbers(tmp_path):
+    t, path = table(400), tmp_path / "mine.csv"
+    t.loc[:138, "job"] = "NA"
+    t.loc[139:141, "job"] = "None"
+    t["pay"] = t["pay"].astype(object)
+    t.loc[5:6, "pay"] = "NaN"
+    t.to_csv(path, index=False)
+    train, test = load_table(path, *WHO, missing="drop")
+    assert len(train) + len(test) == 398
+    assert train.encoder.categories["job"][:2] == ["NA", "None"]
+    plan = train.encoder.plan
+    assert (plan.read, plan.used, plan.gaps) == (400, 398, {"pay": 2})
+    assert "2 of 400 rows were left out for gaps, by column: `pay` 2." in repr(train)
+    assert "`job` holds 'NA' 137 times, 'None' 3 times, kept as text" in repr(plan)
+    as_pandas_reads_it = load_table(pd.read_csv(path), *WHO, missing="drop")[0]
+    told = "142 of 400 rows were left out for gaps, by column: `pay` 2, `job` 142."
+    assert told in repr(as_pandas_reads_it)
+
+
+def test_flags_with_gaps_in_a_file(tmp_path):
+    path = tmp_path / "mine.csv"
+    t = table().assign(member=lambda d: d.member.astype(str))
+    t.loc[0, "member"] = "NULL"
+    t.to_csv(path, index=False)
+    assert read_table(path)["member"].tolist()[1] in (True, False)
+    train, _ = load_table(path, "loan", "yes", "member", True, missing="drop")
+    assert train.encoder.plan.gaps == {"member": 1}
+
+
+def test_a_column_named_twice_is_refused_in_a_file(tmp_path):
+    lines = table().assign(again=table().loan).to_csv(index=False)
+    for name in ("loan", " loan "):
+        (tmp_path / "mine.csv").write_text(lines.replace("again", name, 1))
+        with pytest.raises(ValueError, match="Two columns are called `loan`: rename or remove one"):
+            load_table(tmp_path / "mine.csv", *WHO)
+    (tmp_path / "mine.csv").write_text(lines.replace("again", "loan.1", 1))
+    with pytest.warns(UserWarning, match="`loan.1` tells the same rows apart as `loan`"):
+        load_table(tmp_path / "mine.csv", *WHO)
+
+
+@pytest.mark.parametrize("copy", [
+    lambda t: t.loan, lambda t: t.loan == "yes", lambda t: 1000. - 3 * (t.loan == "yes"),
+    lambda t: t.loan.astype("category"),
+])
+def test_copies_of_the_label_are_reported(copy):
+    with pytest.warns(UserWarning, match="`paid` tells the same rows apart as `loan`"):
+        train, _ = load_table(table().assign(paid=copy), *WHO)
+    assert "drop=['paid']" in train.encoder.plan.notes[0]
+
+
+def test_no_false_alarm(recwarn):
+    t = table().assign(debt=np.random.default_rng(3).normal(size=300))
+    plan = load_table(t, "pay", lambda v: v > 3, "sex", "M")[0].encoder.plan
+    assert not plan.notes and not recwarn
+    assert load_table(t.assign(wage=t.pay), "pay", lambda v: v > 3, "sex", "M", drop="wage")
+
+
+def test_a_function_is_asked_once_per_value():
+    asked = []
+    t = table(2000).assign(pay=lambda d: d.pay.round(1))
+    train, test = load_table(t, "pay", lambda v: asked.append(v) or v > 3, "sex", "M")
+    assert len(asked) == t.pay.nunique()
+    assert train.y.sum() + test.y.sum() == (t.pay > 3).sum()
+
+
+def test_categories_that_only_the_test_part_has_are_noted():
+    t = table(40)
+    t.loc[7, "job"] = "pilot"
+    for seed in range(9):
+        train, test = load_table(t, *WHO, seed=seed)
+        noted = [n for n in train.encoder.plan.notes if "`job` ['pilot'] in 1 rows" in n]
+        assert bool(noted) == ("pilot" not in train.encoder.categories["job"])
+
+
+def test_plan_names_every_column():
+    t = table().assign(id=1)
+    lines = repr(load_table(t, *WHO, drop="id")[0].encoder.plan).splitlines()
+    assert lines[0] == "Table: 300 rows read, 300 used."
+    kinds = dict(line.split()[:2] for line in lines[1:])
+    assert kinds == {"loan": "label", "sex": "groups", "age": "number", "pay": "number",
+                     "job": "category", "member": "number", "id": "left"}
+
+
+# many groups
+
+def test_all_values_are_groups_without_a_privileged_one():
+    t = table()
+    two, same = load_table(t, *WHO)[0], load_table(t, "loan", "yes", "sex")[0]
+    assert two.groups == same.groups and all(map(torch.equal, two.tensors, same.tensors))
+    train, test = load_table(t, "loan", "yes", "job", stratify=True)
+    assert train.groups == ("clerk", "farm", "sales") and "job=farm" not in train.names
+    counts = (train.s.bincount() + test.s.bincount()).tolist()
+    assert counts == t.job.value_counts().sort_index().tolist()
+    kept = load_table(t, "loan", "yes", "job", keep_sensitive=True, stratify=True)[0]
+    at = [kept.names.index(f"job={g}") for g in train.groups]
+    assert torch.equal(kept.x[:, at].argmax(1), kept.s)
+
+
+def test_several_attributes():
+    t = table()
+    train, test = load_table(t, "loan", "yes", ["sex", "job"])
+    assert train.groups == {"sex": ("F", "M"), "job": ("clerk", "farm", "sales")}
+    assert train.s.shape == (225, 2) and not {"sex=F", "job=farm"} & set(train.names)
+    pairs = (t.sex + ", " + t.job).value_counts().to_dict()
+    one = [d.crossed() for d in (train, test)]
+    n = sum(d.s.bincount(minlength=6) for d in one).tolist()
+    assert dict(zip(one[0].groups, n)) == pairs

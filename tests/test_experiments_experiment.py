@@ -1,12 +1,16 @@
 """Settings, keys, campaigns and tables that all experiments share."""
+import hashlib
+import os
 import warnings
 from dataclasses import FrozenInstanceError, replace
 
+import fairw2_nb
 import numpy as np
 import pandas as pd
 import pytest
 from fairw2_nb.experiments.experiment import (
     Experiment, as_seeds, make_row, mean_sd, provenance_line, report, rows_of, run_rows)
+from fairw2_nb.experiments.results import provenance, read_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,11 +60,63 @@ def test_defaults_are_part_of_the_key(tmp_path):
     assert calls == [(0, 2.)]
 
 
-@pytest.mark.parametrize("change", [dict(version=2), dict(data=lambda **_: "other")])
-def test_version_and_data_ask_anew(tmp_path, change):
-    run_rows(TOY, toy_grid(1), tmp_path)
-    run_rows(replace(TOY, **change), toy_grid(1), tmp_path)
-    assert len((tmp_path / "toy.jsonl").read_text().splitlines()) == 2
+@pytest.mark.parametrize("change, why", [
+    (dict(version=2), "line 1 has version 1, now 2"),
+    (dict(data=lambda **_: "other"), "line 1 has data drawn, now other"),
+])
+def test_rows_of_other_data_or_code_are_named_set_aside_and_run_again(tmp_path, change, why):
+    old = run_rows(TOY, toy_grid(2), tmp_path)
+    with pytest.warns(UserWarning, match=why):
+        frame = run_rows(replace(TOY, **change), toy_grid(1), tmp_path)
+    assert frame.version[0] == change.get("version", 1) and len(frame) == 1
+    assert list(rows_of(TOY, tmp_path, seed=1).seed) == [1] # not asked for, not touched
+    assert read_rows(tmp_path / "toy.jsonl.aside") == [old.iloc[0].to_dict()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run_rows(replace(TOY, **change), toy_grid(1), tmp_path)
+
+
+@pytest.mark.parametrize("version, runs", [("9.9.0", 2), (fairw2_nb.__version__ + "1", 1)])
+def test_rows_of_another_release_are_run_again(tmp_path, monkeypatch, version, runs):
+    calls = []
+    exp = replace(TOY, run=lambda seed: calls.append(seed) or {"DI": 0.})
+    run_rows(exp, toy_grid(1), tmp_path)
+    here = provenance() | {"fairw2_nb": version}
+    monkeypatch.setattr("fairw2_nb.experiments.experiment.provenance", lambda: here)
+    with warnings.catch_warnings(record=True) as said: run_rows(exp, toy_grid(1), tmp_path)
+    assert len(calls) == runs and len(said) == runs - 1
+
+
+def test_an_edited_table_returns_no_old_result(tmp_path):
+    "The checksum is of the content: neither time stamp nor size tell of the edit."
+    table = tmp_path / "my.csv"
+    def run(seed): return {"DI": float(table.read_text())}
+    exp = replace(TOY, run=run, data=lambda **_: hashlib.sha256(table.read_bytes()).hexdigest())
+    table.write_text("0.45")
+    times = table.stat().st_mtime_ns, table.stat().st_mtime_ns
+    assert list(run_rows(exp, toy_grid(2), tmp_path).DI) == [.45, .45]
+    table.write_text("1.00")
+    os.utime(table, ns=times)
+    with pytest.warns(UserWarning, match="line 1 has data"):
+        assert list(run_rows(exp, toy_grid(2), tmp_path).DI) == [1., 1.]
+    assert list(rows_of(exp, tmp_path).DI) == [1., 1.]
+
+
+def test_data_that_change_during_a_run_are_refused(tmp_path):
+    seen = iter(["a", "a", "b"])
+    exp = replace(TOY, data=lambda **_: next(seen))
+    with pytest.raises(ValueError, match="checksum b, and had a when the command began"):
+        run_rows(exp, toy_grid(1), tmp_path)
+    assert not (tmp_path / "toy.jsonl").exists()
+
+
+def test_an_altered_row_is_run_again(tmp_path):
+    run_rows(TOY, toy_grid(2), tmp_path)
+    path = tmp_path / "toy.jsonl"
+    path.write_text(path.read_text().replace('"DI": 1.1', '"DI": 9.9'))
+    with pytest.warns(UserWarning, match=f"{path}: line 2 was altered"):
+        assert list(run_rows(TOY, toy_grid(2), tmp_path).DI) == [1., 1.1]
+    assert "9.9" in (tmp_path / "toy.jsonl.aside").read_text()
 
 
 def test_campaigns_are_kept_apart(tmp_path):
@@ -88,7 +144,7 @@ def test_an_unknown_setting_is_refused_before_anything_runs(tmp_path):
 def test_results_may_not_hide_settings_or_provenance(name):
     bad = replace(TOY, run=lambda seed: {name: 1})
     with pytest.raises(ValueError, match=f"toy returns {name}"):
-        make_row(bad, dict(seed=0), {})
+        make_row(bad, dict(seed=0), {"data": "drawn"})
 
 
 def test_a_failing_run_keeps_the_rows_before_it(tmp_path):

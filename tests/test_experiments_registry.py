@@ -9,7 +9,7 @@ import pytest
 from conftest import LIB, ROOT, code_cells, module_id, modules, notebooks
 from fairw2_nb.cli import COMMANDS, EXPERIMENTS, find, run_parser
 from fairw2_nb.experiments.experiment import Experiment
-from fairw2_nb.experiments.results import ABOUT, committed_rows, read_rows
+from fairw2_nb.experiments.results import ABOUT, committed_rows, parse_lines, read_rows
 
 COUNTS = { # rows of each file and campaign: none may get lost
     "adult": {"main": 78, "first": 20}, "adult_sweep": {"main": 72}, "mnist": {"main": 209},
@@ -104,8 +104,10 @@ def test_runs_set_no_threads_and_hide_no_warnings(name):
     assert "set_num_threads" not in source and "simplefilter" not in source
 
 
-def test_rows_are_plain_json():
+def test_rows_are_plain_json_with_checksums():
+    "If one has none: python tools/move_rows.py fairw2_nb/experiments/rows"
     for path in FILES:
+        assert not parse_lines(path)[1]
         for line in path.read_text(encoding="utf-8").splitlines():
             assert isinstance(json.loads(line), dict)
     assert LIB in committed_rows().parents

@@ -5,12 +5,16 @@
 
 Rows get the defaults of their settings, a version, a campaign and the checksum of their data;
 values are not touched. A file that was moved is kept under its name with .moved behind it.
+Rows from before checksums get one; a line that is damaged stays as it is and is named.
 """
 import hashlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+from fairw2_nb.basics.files import write_whole
+from fairw2_nb.experiments.results import as_line, judge, only_writer
 
 ADULT, MNIST = "eb06da7b2365", "af3be14432ff"  # checksums of the packaged files
 FACES = "6036275fc562"  # the sample of CelebA that the committed rows are of
@@ -101,12 +105,27 @@ def move(old, new):
         known = commits(path) or [""] * len(lines)
         pairs = zip(map(json.loads, lines), known, strict=True)
         rows = [new_row(name, campaign, row, commit) for row, commit in pairs]
-        with open(Path(new) / f"{name}.jsonl", "a") as out:
-            out.writelines(json.dumps(row) + "\n" for row in rows)
+        with open(Path(new) / f"{name}.jsonl", "ab") as out:
+            out.writelines(map(as_line, rows))
         path.rename(path.with_name(path.name + ".moved"))
         print(f"{len(rows)} rows of {path} are now in {out.name}, campaign {campaign}")
+
+
+def stamp(folder):
+    "Give a checksum to the rows of a folder that have none."
+    for path in sorted(Path(folder).glob("*.jsonl")):
+        with only_writer(path, wait=60):
+            lines = path.read_bytes().split(b"\n")
+            faults = [judge(line)[1] if line.strip() else "" for line in lines]
+            bare = [k for k, fault in enumerate(faults) if fault == "has no checksum"]
+            for k in bare: lines[k] = as_line(json.loads(lines[k])).strip()
+            if bare: write_whole(path, b"\n".join(lines))
+            print(f"{path}: {len(bare)} rows got a checksum")
+            for k, fault in enumerate(faults):
+                if fault and k not in bare: print(f"{path}: line {k + 1} {fault}, left alone")
 
 
 if __name__ == "__main__":
     if len(sys.argv) not in (2, 3): sys.exit(__doc__)
     move(sys.argv[1], sys.argv[-1])
+    stamp(sys.argv[-1])

@@ -6,6 +6,7 @@
 __all__ = []
 
 # %% ../../nbs/basics/03_checks.ipynb #0671c94d
+import warnings
 from difflib import get_close_matches
 
 import numpy as np
@@ -57,13 +58,26 @@ class NotFinite(ValueError):
                              for name, (bad, n) in counts.items() if bad)
         return cls(f"{found}: remove them, or look for what made the scores diverge.")
 
+# %% ../../nbs/basics/03_checks.ipynb #5f0695f6
+def real(
+    x, # array or tensor
+    name: str, # how to call it in an error message
+): # the same
+    "Refuse complex numbers."
+    try: found = x.is_complex() if isinstance(x, Tensor) else np.iscomplexobj(x)
+    except ValueError: found = False # ragged lists, refused by whoever reads them
+    if found:
+        raise ValueError(f"`{name}` holds complex numbers: give real ones, "
+                         "for example their absolute values.")
+    return x
+
 # %% ../../nbs/basics/03_checks.ipynb #cad971ed
 def as_scores(
     f, # scores in [0, 1]
     name: str = "scores", # how to call them in an error message
 ) -> np.ndarray: # float64, shape (n,)
     "Scores as floats between 0 and 1."
-    a = as_array(f, name)
+    a = real(as_array(f, name), name)
     try: a = a.astype(np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"`{name}` is not made of numbers: "
@@ -101,7 +115,7 @@ def _coded(
 def as_groups(
     s, # sensitive attribute: any hashable labels
     name: str = "s", # how to call it in an error message
-    most: int = None, # most groups that the caller can compare; None for any number up to 50
+    most: int = None, # most groups that the caller can compare; None for any number up to 1,000
 ) -> tuple: # codes of shape (n,), and the list of labels they stand for
     "Group labels as integer codes."
     if s is None: raise ValueError(f"`{name}` is missing: give the group of each observation.")
@@ -109,9 +123,10 @@ def as_groups(
     if len(labels) < 2:
         raise ValueError(f"`{name}` holds one group only, {labels[0]!r}: "
                          "a disparity needs at least two groups.")
-    if len(labels) > 50:
-        raise ValueError(f"`{name}` holds {len(labels)} groups: is it a continuous column? "
-                         "Cut it into at most 50 groups, for example with `pandas.cut`.")
+    if len(labels) > 1000:
+        raise ValueError(f"`{name}` holds {len(labels):,} groups, and at most 1,000 can be "
+                         "compared: is it a continuous column? Cut it, for example with "
+                         "`pandas.qcut(column, 10)`.")
     if most and len(labels) > most:
         raise ValueError(f"`{name}` holds {len(labels)} groups, {_some(labels)}: at most {most} "
                          "can be compared here. Merge some, or compare one with the rest: "
@@ -119,6 +134,59 @@ def as_groups(
     try: order = sorted(range(len(labels)), key=labels.__getitem__)
     except TypeError: order = list(range(len(labels)))
     return np.argsort(order)[codes], [labels[k] for k in order]
+
+# %% ../../nbs/basics/03_checks.ipynb #fc42e3a9
+def in_order(
+    codes: np.ndarray, # codes of `as_groups`, shape (n,)
+    labels: list, # what they stand for
+    groups, # the order wished, by labels, or names of the codes 0, 1, ...; None for sorted
+    name: str, # how to call them in an error message
+) -> tuple: # codes of shape (n,), and the names of all groups
+    "Codes in the order that the user wishes."
+    if groups is None: return codes, (0, 1) if labels == [0, 1] else tuple(labels)
+    place, groups = {g: k for k, g in enumerate(groups)}, tuple(groups)
+    absent = [v for v in labels if v not in place]
+    if absent and all(v in range(len(groups)) for v in labels):
+        place, absent = {k: k for k in range(len(groups))}, []
+    if absent:
+        raise ValueError(f"`{name}` holds {_some(absent)}, and `groups` names {_some(groups)}: "
+                         "give each label of the data a place, or names for the codes 0, 1, ....")
+    return np.array([place[v] for v in labels])[codes], groups
+
+# %% ../../nbs/basics/03_checks.ipynb #16ab10e7
+def as_codes(
+    s, # one attribute, any labels, shape (n,), or several, shape (n, A)
+    groups=None, # order or names of the groups; for several attributes a dictionary of those
+    name: str = "s", # how to call it in an error message
+) -> tuple: # int64 codes of shape (n,) or (n, A); names of the groups, by attribute if several
+    "Any group labels as codes 0, 1, ..., in one column or several."
+    if getattr(s, "ndim", 1) != 2 or s.shape[1] == 1:
+        codes, groups = in_order(*as_groups(s, name), groups, name)
+        return codes.astype(np.int64), groups
+    named = list(getattr(s, "columns", groups or range(s.shape[1])))
+    if len(named) != s.shape[1] or (groups and set(groups) != set(named)):
+        raise ValueError(f"`{name}` has {s.shape[1]} attributes: give `groups` as a dictionary "
+                         "from the name of each to its groups.")
+    parts = [s.iloc[:, k] if hasattr(s, "iloc") else s[:, k] for k in range(s.shape[1])]
+    found = [as_codes(v, (groups or {}).get(c), f"{name}: {c}") for c, v in zip(named, parts)]
+    return np.column_stack([k for k, _ in found]), dict(zip(named, (g for _, g in found)))
+
+# %% ../../nbs/basics/03_checks.ipynb #d6ddf1d8
+def warn_of_small(
+    codes: np.ndarray, # codes, shape (n,) or (n, A)
+    groups, # names of the groups, by attribute if there are several
+    name: str = "s", # how to call them in the message
+):
+    "Say which of three groups or more have no member, or one."
+    if isinstance(groups, dict):
+        for (c, g), k in zip(groups.items(), codes.T): warn_of_small(k, g, c)
+        return
+    counts = np.bincount(codes, minlength=len(groups)) if len(groups) > 2 else []
+    for size, words in ((0, "no member"), (1, "one member only, whose score is its distribution")):
+        found = [g for g, n in zip(groups, counts) if n == size]
+        if found: warnings.warn(f"`{name}`: {_some(found)} of {len(groups)} groups have {words}. "
+                                "Merge small groups, or mind that nothing is learnt about them.",
+                                stacklevel=3)
 
 # %% ../../nbs/basics/03_checks.ipynb #aee1e244
 def check_lengths(
@@ -137,6 +205,7 @@ def as_sample(
     name: str, # how to call it in an error message
 ) -> Tensor: # floating tensor of shape (n,)
     "A one-dimensional floating tensor from `x`; a single column is flattened."
+    real(x, name)
     try:
         if not isinstance(x, Tensor):
             x = torch.from_numpy(np.array(x, dtype=None if hasattr(x, "dtype") else float))

@@ -76,6 +76,8 @@ def check_writable(
         raise ValueError(f"{folder} does not exist: create it, or choose another.")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"{folder} cannot be written to: choose another.")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise ValueError(f"{path} cannot be written to: choose another.")
 
 # %% ../../nbs/basics/04_files.ipynb #76bce5d7
 def make_folder(
@@ -91,15 +93,20 @@ def make_folder(
 # %% ../../nbs/basics/04_files.ipynb #d1405582
 def write_whole(
     path: Path, # where to write
-    text: str, # what to write
+    content, # text or bytes
 ) -> Path: # the path
     "Write a file completely or not at all."
     path = Path(path)
     check_writable(path)
-    part = path.with_name(path.name + ".part")
-    try: part.write_text(text, encoding="utf-8")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.unlink(missing_ok=True) # of a program that was killed, or a link that somebody planted
+    try:
+        with open(part, "xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as e:
         part.unlink(missing_ok=True)
-        raise ValueError(f"The report could not be written to {path}: {e.strerror}. "
-                         "Choose another place.") from None
+        raise ValueError(f"{path} could not be written to: {e.strerror}. "
+                         "Make room, or choose another place.") from None
     return part.replace(path)

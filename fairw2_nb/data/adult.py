@@ -23,7 +23,8 @@ def adult_frame() -> pd.DataFrame: # 48,842 rows and 15 columns, NaN for what is
 # %% ../../nbs/data/04_adult.ipynb #7f920cab
 def load_adult(
     *, encoding: str = "onehot", # "onehot" or "ordinal"
-    sensitive: str = "sex", # "sex" (1 for Male) or "race" (1 for White)
+    sensitive: str = "sex", # "sex", "race", another column, or a list such as ["sex", "race"]
+    privileged=None, # value that makes s = 1, such as "White"; None: every value is a group
     keep_sensitive: bool = False, # keep the sensitive column in x
     drop: list = ("education",), # columns to leave out of x
     test: float = .25, # share of the test part
@@ -31,10 +32,6 @@ def load_adult(
     stratify: bool = False, # the same share of each cell (y, s) in both parts
 ) -> tuple: # training and test `FairDataset`
     "The 45,222 complete rows of Adult, y = 1 for an income above 50K."
-    privileged = {"sex": "Male", "race": "White"}
-    if sensitive not in privileged:
-        raise ValueError(f"sensitive is {sensitive!r}: give \"sex\" or \"race\", "
-                         "or use load_table(adult_frame(), ...) for another column.")
-    return load_table(adult_frame().dropna(), "income", ">50K", sensitive, privileged[sensitive],
+    return load_table(adult_frame().dropna(), "income", ">50K", sensitive, privileged,
                       encoding=encoding, keep_sensitive=keep_sensitive, drop=drop,
                       test=test, seed=seed, stratify=stratify)

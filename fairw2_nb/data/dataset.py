@@ -6,11 +6,13 @@
 __all__ = ['FairDataset']
 
 # %% ../../nbs/data/01_dataset.ipynb #9d792fc5
+import warnings
 from copy import copy
+from itertools import product
 
 import numpy as np
 import torch
-from ..basics.checks import as_binary, as_groups, check_lengths
+from ..basics.checks import as_binary, as_codes, check_lengths, real, warn_of_small
 from fastcore.basics import patch
 from torch.utils.data import Dataset
 
@@ -24,14 +26,17 @@ def check_finite(x, names=None):
     where = ", ".join(f"{k if names is None else names[k]} ({bad[k]})" for k in columns)
     if where:
         raise ValueError(f"`x` holds {bad.sum()} NaN or infinite values, in column: {where}. "
-                         "Fill them, or drop those rows or columns.")
+                         "Numbers beyond 3e38 count as infinite in single precision. "
+                         "Fill or rescale them, or drop those rows or columns.")
 
 # %% ../../nbs/data/01_dataset.ipynb #e141e8a6
 def as_inputs(x, names=None):
     "Inputs as a finite float32 tensor."
+    real(x, "x")
     try:
-        if isinstance(x, torch.Tensor): x = x.detach().float()
-        else: x = torch.from_numpy(np.array(x, dtype=np.float32))
+        with np.errstate(over="ignore"): # becomes infinite, and is refused below
+            if isinstance(x, torch.Tensor): x = x.detach().float()
+            else: x = torch.from_numpy(np.array(x, dtype=np.float32))
     except (TypeError, ValueError):
         raise ValueError("`x` is not an array of numbers: encode text with `TableEncoder`, "
                          "or begin with `load_table`.") from None
@@ -47,22 +52,19 @@ class FairDataset(Dataset):
     def __init__(self,
         x, # inputs, shape (n, d) or (n, ...); become float32
         y, # labels 0 and 1, shape (n,); integer tensors become int64, all else float32
-        s, # groups 0 and 1, shape (n,), 0 the group that may be penalised; become int64
+        s, # groups, any labels, shape (n,) or (n, A) for several attributes; become int64 codes
         names: list = None, # names of the d columns of x
-        groups: tuple = (0, 1), # how to call the groups s = 0 and s = 1
+        groups: tuple = None, # order or names of the groups; a dictionary of those for several
         encoder = None, # the `TableEncoder` that made x
     ):
         if names is None and hasattr(x, "columns"): names = list(x.columns)
-        self.names, self.groups, self.encoder = names, tuple(groups), encoder
+        self.names, self.encoder = names, encoder
         self.x = as_inputs(x, names)
         whole = isinstance(y, torch.Tensor) and not y.is_floating_point() and y.dtype != torch.bool
         kind = torch.int64 if whole else torch.float32
         self.y = torch.as_tensor(as_binary(y, "y"), dtype=kind, device=self.x.device)
-        codes, labels = as_groups(s)
-        if labels != [0, 1]:
-            raise ValueError("`s` must hold 0 and 1 only, but holds "
-                             f"{str(labels[:5])[1:-1]}: write `s == privileged`, "
-                             "so that 0 is the group that may be penalised.")
+        codes, self.groups = as_codes(s, groups)
+        warn_of_small(codes, self.groups)
         self.s = torch.as_tensor(codes, dtype=torch.int64, device=self.x.device)
         check_lengths(x=self.x, y=self.y, s=self.s)
 
@@ -108,33 +110,65 @@ def __getitem__(self: FairDataset,
     return self.apply(lambda t: t[i])
 
 # %% ../../nbs/data/01_dataset.ipynb #4fd9f629
+def group_lines(y, s, groups, called, most=20):
+    "A line per group: how many, and how often y = 1."
+    for k, name in list(enumerate(groups))[:most]:
+        here = y[s == k].float()
+        rate = f", of which y = 1: {here.mean():.1%}" if len(here) else ""
+        yield f"  {called(k, name)}: {len(here):,}{rate}"
+    if len(groups) > most: yield f"  and {len(groups) - most} groups more"
+
+def _by_code(k, name): return f"s = {k}" if name == k else f"s = {k} ({name})"
+
+# %% ../../nbs/data/01_dataset.ipynb #16fc2f8e
 @patch
 def __repr__(self: FairDataset):
     "Sizes and base rates."
     lines = [f"FairDataset: {len(self):,} observations, x of shape {tuple(self.x.shape)}"]
-    for k, name in enumerate(self.groups):
-        y = self.y[self.s == k].float()
-        called = "" if name == k else f" ({name})"
-        rate = f", of which y = 1: {y.mean():.1%}" if len(y) else ""
-        lines.append(f"  s = {k}{called}: {len(y):,}{rate}")
-    return "\n".join(lines)
+    if self.s.ndim == 1: lines += group_lines(self.y, self.s, self.groups, _by_code)
+    else:
+        for j, (c, groups) in enumerate(self.groups.items()):
+            lines += group_lines(self.y, self.s[:, j], groups, lambda k, name: f"{c} = {name}")
+    left = getattr(getattr(self.encoder, "plan", None), "left_out", "")
+    return "\n".join([*lines, *([f"  {left}"] if left else [])])
+
+# %% ../../nbs/data/01_dataset.ipynb #138f6f26
+@patch
+def crossed(self: FairDataset) -> FairDataset: # one attribute, groups such as "F, Black"
+    "The same data with the combinations of all attributes as its groups."
+    if self.s.ndim == 1: return self
+    new, sizes = copy(self), [len(g) for g in self.groups.values()]
+    if np.prod(sizes) > 1000:
+        raise ValueError(f"{' x '.join(map(str, sizes))} groups make {np.prod(sizes):,} "
+                         "combinations, and at most 1,000 can be compared: leave an attribute out.")
+    new.s = torch.zeros_like(self.y, dtype=torch.int64)
+    for size, column in zip(sizes, self.s.T): new.s = new.s * size + column
+    new.groups = tuple(", ".join(map(str, g)) for g in product(*self.groups.values()))
+    return new
 
 # %% ../../nbs/data/01_dataset.ipynb #700013df
+def check_part(name, s, whole):
+    "Raise or warn if a part lacks groups of an attribute."
+    absent = len(np.unique(whole)) - len(found := np.unique(s))
+    text = (f"The {name} part of {len(s)} rows lacks {'a group' if absent < 2 else 'groups'}: "
+            "give more data, another share, or stratify=True.")
+    if len(found) < 2: raise ValueError(text)
+    if absent: warnings.warn(text, stacklevel=4)
+
 def split_rows(y, s, share=.25, seed=0, stratify=False):
     "Draw the row numbers of a training and a test part, each in ascending order."
     if not 0 < share < 1:
         raise ValueError(f"The share of the test part is {share}: give a number between 0 and 1.")
     y, s = torch.as_tensor(y).cpu(), torch.as_tensor(s).cpu()
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
-    cell = (2 * y.long() + s.long())[order] if stratify else torch.zeros(len(y))
-    cells = [order[cell == c] for c in cell.unique()]
+    cell = torch.zeros(len(y), dtype=torch.int64)
+    if stratify: cell = torch.column_stack([y.long(), s]).unique(dim=0, return_inverse=True)[1]
+    cells = [order[cell[order] == c] for c in cell.unique()]
     sizes = [min(max(round(share * len(rows)), 1), len(rows) - 1) for rows in cells]
     test = torch.cat([rows[:size] for rows, size in zip(cells, sizes)]).sort().values
     train = order[~torch.isin(order, test)].sort().values
     for name, part in (("training", train), ("test", test)):
-        if len(s[part].unique()) < 2:
-            raise ValueError(f"The {name} part of {len(part)} rows lacks a group: "
-                             "give more data, another share, or stratify=True.")
+        for column in s.reshape(len(s), -1).T: check_part(name, column[part], column)
     return train, test
 
 # %% ../../nbs/data/01_dataset.ipynb #84577f11

@@ -10,8 +10,10 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from ..basics.checks import did_you_mean
+from ..basics.checks import as_codes, did_you_mean
 from .dataset import FairDataset, split_rows
+from .plan import TablePlan, copies, describe, kept_words
+from .plan import warn_of_copy, words_as_gaps
 from fastcore.basics import patch
 from pandas.api import types
 
@@ -22,28 +24,44 @@ def tidy_text(v):
     except TypeError:
         raise ValueError(f"`{v.name}` holds lists or other objects: "
                          "a cell must be a number or a text.") from None
+    if any(isinstance(k, complex) for k in found):
+        raise ValueError(f"`{v.name}` holds complex numbers: give real ones.")
     bare = {k: k.strip() for k in found if isinstance(k, str)}
     tidy = {k: np.nan if b in ("?", "") else b for k, b in bare.items()}
     if all(k == b for k, b in tidy.items()): return v
     return v.map(lambda k: tidy.get(k, k))
 
 # %% ../../nbs/data/02_tables.ipynb #5aaf0a21
+def read_csv(path):
+    "A CSV file with a header line; a name that stands there twice is refused."
+    try:
+        first = pd.read_csv(path, header=None, nrows=1, skipinitialspace=True, dtype=str)
+        if hasattr(path, "seek"): path.seek(0)
+        frame = pd.read_csv(path, skipinitialspace=True, keep_default_na=False,
+                            na_values=["?", ""], low_memory=False)
+    except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as e:
+        raise ValueError(f"{path} cannot be read as a CSV file with a header line ({e}): read "
+                         "it with pandas and the options it needs, and give the DataFrame."
+                         ) from None
+    check_unique(first.iloc[0].dropna().str.strip()) # pandas would call the second one "name.1"
+    return frame.apply(lambda v: v if types.is_numeric_dtype(v) else words_as_gaps(v))
+
+def check_unique(names):
+    "Raise if two columns have one name."
+    twice = pd.Index(names)[pd.Index(names).duplicated()]
+    if len(twice): raise ValueError(f"Two columns are called `{twice[0]}`: rename or remove one.")
+
+# %% ../../nbs/data/02_tables.ipynb #85b7f3d9
 def read_table(
     table, # DataFrame, or path of a CSV file with a header line
 ) -> pd.DataFrame: # a copy: names as text, no blanks around values, NaN for "?" and empty text
     "A table with tidy text."
-    if not isinstance(table, pd.DataFrame):
-        try: table = pd.read_csv(table, skipinitialspace=True, na_values="?")
-        except (UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as e:
-            raise ValueError(f"{table} cannot be read as a CSV file with a header line ({e}): read "
-                             "it with pandas and the options it needs, and give the DataFrame."
-                             ) from None
+    if not isinstance(table, pd.DataFrame): table = read_csv(table)
     frame = table.rename(columns=lambda c: str(c).strip())
-    if not frame.columns.is_unique:
-        twice = frame.columns[frame.columns.duplicated()][0]
-        raise ValueError(f"Two columns are called `{twice}`: rename one.")
+    check_unique(frame.columns)
     for c, t in frame.dtypes.items():
-        if types.is_object_dtype(t) or types.is_string_dtype(t): frame[c] = tidy_text(frame[c])
+        if types.is_complex_dtype(t) or types.is_object_dtype(t) or types.is_string_dtype(t):
+            frame[c] = tidy_text(frame[c])
     return frame
 
 # %% ../../nbs/data/02_tables.ipynb #20933f2c
@@ -74,6 +92,7 @@ class TableEncoder:
         if encoding not in ("onehot", "ordinal"):
             raise ValueError(f"encoding is {encoding!r}: give \"onehot\" or \"ordinal\".")
         self.encoding, self.max_categories = encoding, max_categories
+        self.plan = None # what `load_table` did with the table
 
     @property
     def kinds(self):
@@ -113,10 +132,15 @@ def codes(self: TableEncoder,
     if c in self.categories:
         known = pd.Index(self.categories[c], dtype=object)
         return known.get_indexer(v.astype(object)).astype(float)
-    try: return pd.to_numeric(v).to_numpy(float)
+    try: number = pd.to_numeric(v).to_numpy(float)
     except (TypeError, ValueError):
         raise ValueError(f"`{c}` held numbers when the encoder was fitted, but now holds others, "
                          f"such as {v.iloc[0]!r}.") from None
+    largest = np.abs(number[np.isfinite(number)]).max(initial=0)
+    if largest > 3e38:
+        raise ValueError(f"`{c}` holds {largest:.3g}, beyond the 3e38 of single precision: "
+                         f"rescale it, or leave it out with drop=[{c!r}].")
+    return number
 
 @patch
 def block(self: TableEncoder, c, k):
@@ -147,6 +171,17 @@ def fit(self: TableEncoder,
     return self
 
 # %% ../../nbs/data/02_tables.ipynb #77292ac4
+UNSEEN = "Categories not seen when the encoder was fitted are encoded as none: {}."
+
+@patch
+def unseen(self: TableEncoder, frame, codes):
+    "Which categories were not there when the encoder was fitted, by column."
+    for c in self.categories:
+        absent = codes[c] < 0
+        found = frame[c][absent].unique().tolist()[:5]
+        if absent.any(): yield f"`{c}` {found} in {absent.sum():,} rows"
+
+# %% ../../nbs/data/02_tables.ipynb #2b1be253
 @patch
 def transform(self: TableEncoder,
     frame: pd.DataFrame, # a table with the columns of the fitted one; others are ignored
@@ -156,20 +191,16 @@ def transform(self: TableEncoder,
     frame = read_table(frame)
     check_columns(frame, self.columns)
     check_complete(frame := frame[self.columns])
-    codes, new = {c: self.codes(c, v) for c, v in frame.items()}, []
-    for c in self.categories:
-        absent = codes[c] < 0
-        found = frame[c][absent].unique().tolist()[:5]
-        if absent.any(): new.append(f"`{c}` {found} in {absent.sum():,} rows")
-    text = ("Categories not seen when the encoder was fitted are encoded as none: "
-            f"{', '.join(new)}.")
+    codes = {c: self.codes(c, v) for c, v in frame.items()}
+    new = ", ".join(self.unseen(frame, codes))
+    text = UNSEEN.format(new)
     if new and unseen == "error": raise ValueError(text)
     if new and unseen == "warn": warnings.warn(text, stacklevel=2)
     return np.hstack([self.block(c, k) for c, k in codes.items()]).astype(np.float32)
 
 # %% ../../nbs/data/02_tables.ipynb #9e1cc34f
 def complete_rows(table, needed, drop=(), missing="error"):
-    "The columns and rows of a table that can be used."
+    "The columns and rows of a table that can be used, and a plan that counts the others."
     if len(set(needed)) < len(needed):
         raise ValueError(f"`target` and `sensitive` are both {needed[0]!r}: "
                          "they must be two columns.")
@@ -180,7 +211,11 @@ def complete_rows(table, needed, drop=(), missing="error"):
     frame = frame[[c for c in frame if c in needed or c not in drop]]
     if missing == "error" or frame.dropna().empty: check_complete(frame)
     if frame.empty: raise ValueError("The table has no rows.")
-    return frame.dropna()
+    gaps = frame.isna().sum()
+    whole = frame.dropna()
+    plan = TablePlan(len(frame), len(whole), gaps[gaps > 0].to_dict(), list(kept_words(whole)))
+    plan.columns = [(c, "left out", "") for c in drop]
+    return whole, plan
 
 # %% ../../nbs/data/02_tables.ipynb #762257b4
 def as_flag(frame, column, value, role):
@@ -191,7 +226,8 @@ def as_flag(frame, column, value, role):
                          "complete rows: there is nothing to compare.")
     chosen = value if isinstance(value, (list, tuple, set)) else [value]
     if callable(value): chosen = [v for v in found if value(v)]
-    absent = [v for v in chosen if v not in found]
+    known = set(found)
+    absent = [v for v in chosen if v not in known]
     if absent:
         raise ValueError(f"`{column}` never is {absent[0]!r}. {did_you_mean(absent[0], found)} "
                          f"Give {role}=one of its values.")
@@ -207,13 +243,23 @@ def group_names(values, s):
     one = [str(v[0]) if len(v) == 1 else None for v in found]
     return tuple(one[k] or (f"not {one[1 - k]}" if one[1 - k] else k) for k in (0, 1))
 
+# %% ../../nbs/data/02_tables.ipynb #0de24879
+def groups_of(frame, sensitive, privileged):
+    "Codes of the groups and their names."
+    if privileged is None: return as_codes(frame[sensitive], name=f"{sensitive}")
+    if not isinstance(sensitive, str):
+        raise ValueError("`privileged` goes with one sensitive column: leave it out for several, "
+                         "whose values are the groups.")
+    s = as_flag(frame, sensitive, privileged, "privileged")
+    return s, group_names(frame[sensitive], s)
+
 # %% ../../nbs/data/02_tables.ipynb #418c7ac1
-def load_table(
+def load_table( # long: one argument a line
     table, # DataFrame, or path of a CSV file with a header line
     target: str, # column of the label
     favourable, # its value, list of values or function that make y = 1
-    sensitive: str, # column of the sensitive attribute
-    privileged, # its value, list of values or function that make s = 1
+    sensitive: str, # column of the sensitive attribute, or a list of columns
+    privileged=None, # its value, list of values or function that make s = 1; None: all groups
     *, encoding: str = "onehot", # "onehot" or "ordinal", for columns that are not numbers
     keep_sensitive: bool = False, # keep the sensitive column in x
     drop: list = (), # columns to leave out of x
@@ -222,13 +268,20 @@ def load_table(
     seed: int = 0, # seed of the split
     stratify: bool = False, # the same share of each cell (y, s) in both parts
     max_categories: int = 100, # more different values than this in a text column are an error
-) -> tuple: # training and test `FairDataset`
+) -> tuple: # training and test `FairDataset`, whose `encoder.plan` says what was done
     "Training and test data from a table with text, the encoder fitted on the training part."
-    frame = complete_rows(table, [target, sensitive], drop, missing)
+    columns = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    frame, plan = complete_rows(table, [target, *columns], drop, missing)
     y = as_flag(frame, target, favourable, "favourable")
-    s = as_flag(frame, sensitive, privileged, "privileged")
-    inputs = frame.drop(columns=[target] if keep_sensitive else [target, sensitive])
+    s, groups = groups_of(frame, sensitive if isinstance(sensitive, str) else columns, privileged)
+    inputs = frame.drop(columns=[target] if keep_sensitive else [target, *columns])
+    for c in copies(inputs, frame[target], y): plan.notes.append(warn_of_copy(c, target))
     rows = split_rows(y, s, test, seed, stratify)
     encoder = TableEncoder(encoding, max_categories).fit(inputs.iloc[rows[0]])
-    x, groups = encoder.transform(inputs, unseen="ignore"), group_names(frame[sensitive], s)
-    return tuple(FairDataset(x[i], y[i], s[i], encoder.names, groups, encoder) for i in rows)
+    encoder.plan, named = plan, groups if isinstance(groups, dict) else {columns[0]: groups}
+    plan.columns[:0] = describe(encoder, target, favourable, y, named, keep_sensitive)
+    x = encoder.transform(inputs, unseen="ignore")
+    codes = {c: encoder.codes(c, inputs[c]) for c in encoder.categories}
+    plan.notes += [UNSEEN.format(where) for where in encoder.unseen(inputs, codes)]
+    whole = FairDataset(x, y, s, encoder.names, groups, encoder)
+    return whole[rows[0]], whole[rows[1]]

@@ -17,7 +17,7 @@ from .experiment import Experiment, as_seeds, mean_sd, score_quantiles
 from .peers import BatchPenalty, pot_w2
 from ..metrics.disparities import disparate_impact
 from ..metrics.plots import plot_quantiles
-from ..metrics.report import fairness_report
+from ..metrics.report import fairness_report, threshold_for_rate
 from ..models.logistic import FairLogisticRegression
 from ..models.networks import mlp
 from ..models.zafar import ZafarAcceptance, ZafarFalseNegatives
@@ -43,15 +43,15 @@ RULES = { # how the controller goes up, and how much too much it allows
 }
 
 # %% ../../nbs/experiments/03_adult.ipynb #c9bdfb3f
-def network_scores(train, test, seed, preset, lam=0., penalty=None) -> tuple: # scores, history
-    "Train the network, a fifth set aside for the controller, and score the test part."
+def network_scores(train, test, seed, preset, lam=0., penalty=None) -> tuple: # pair, history
+    "Train the network, a fifth set aside for the controller, and score both parts."
     options = one_of("preset", preset, PRESETS)
     part, valid = train.split(.2, seed=seed)
     net = mlp(train.x.shape[1], (64, 64, 64), seed)
     penalty = penalty or WassersteinPenalty(reference=4000)
     history = fit(net, part, lam=lam, valid=valid, penalty=penalty, seed=seed,
                   progress=False, **options)
-    return score_all(net, test)[0], history
+    return [score_all(net, part)[0] for part in (train, test)], history
 
 # %% ../../nbs/experiments/03_adult.ipynb #0865ac40
 def lrrw(lam): return FairLogisticRegression(p=1, lam=lam, max_iter=300)
@@ -71,24 +71,29 @@ def fit_linear(model, data):
     return clone(model).fit(x, y, **groups)
 
 # %% ../../nbs/experiments/03_adult.ipynb #d8816b84
-def linear_scores(method, train, test, seed) -> tuple: # scores, and the parameter chosen
-    "Choose on a validation part, fit on the whole training part, and score the test part."
+def linear_scores(method, train, test, seed) -> tuple: # pair, and the parameter chosen
+    "Choose on a validation part, fit on the whole training part, and score both parts."
     models, target = LINEAR[method]
     part, valid = train.split(.2, seed=seed)
     def fair_enough(model):
         decisions = fit_linear(model, part).predict(valid.x.numpy())
         return disparate_impact(decisions, valid.s) >= target
     model = next((m for m in models[:-1] if fair_enough(m)), models[-1])
-    scores = fit_linear(model, train).predict_proba(test.x.numpy())[:, 1]
-    return torch.tensor(scores), float(getattr(model, "lam", model.C))
+    fitted = fit_linear(model, train)
+    scores = [torch.tensor(fitted.predict_proba(d.x.numpy())[:, 1]) for d in (train, test)]
+    return scores, float(getattr(model, "lam", model.C))
 
 # %% ../../nbs/experiments/03_adult.ipynb #47bddf60
-def table_columns(f, test) -> dict: # plain values
-    "The columns of Table 1, and more."
+def table_columns(scores, train, test) -> dict: # plain values
+    "The columns of Table 1 and more, at 1/2 and at the cut that keeps the training base rate."
+    of_train, f = scores
     found = fairness_report(test.y, f, test.s).pick(
         "Acc", "DI", O_10=("FP", 1), O_00=("FP", 0), O_11=("TP", 1), O_01=("TP", 0),
-        W2="W2", EO="EO difference")
-    return found | score_quantiles(f, test.s)
+        W2="W2", EO="EO difference", positives="positive rate")
+    cut = threshold_for_rate(of_train, train.y.double().mean().item())
+    kept = fairness_report(test.y, f, test.s, threshold=cut)
+    kept = kept.pick("Acc", "DI", positives="positive rate", prefix="kept_")
+    return found | score_quantiles(f, test.s) | {"cut": cut} | kept
 
 # %% ../../nbs/experiments/03_adult.ipynb #0a85ab10
 PRINTED = pd.DataFrame({ # Table 1 of the paper
@@ -110,14 +115,14 @@ def adult_run(
     train, test = load_adult(seed=seed)
     if one_of("method", method, PRINTED.index) in LINEAR:
         f, chosen = linear_scores(method, train, test, seed)
-        return table_columns(f, test) | {"chosen": chosen}
+        return table_columns(f, train, test) | {"chosen": chosen}
     lam = 0.
     if method == "NNrW":
         rule = one_of("preset", preset, RULES)
         lam = TargetTuner(TARGETS[preset], "DI", acc=.75, alpha=1., warm_up=2, **rule)
     f, history = network_scores(train, test, seed, preset, lam)
     last = history[-1]
-    return table_columns(f, test) | {"valid_DI": last["DI"], "lam": last["lam"]}
+    return table_columns(f, train, test) | {"valid_DI": last["DI"], "lam": last["lam"]}
 
 # %% ../../nbs/experiments/03_adult.ipynb #4196655d
 def sweep_run(
@@ -129,7 +134,8 @@ def sweep_run(
     train, test = load_adult(seed=seed)
     if kind == "POT": penalty = BatchPenalty(pot_w2)
     else: penalty = WassersteinPenalty(reference=4000, grad=kind)
-    return table_columns(network_scores(train, test, seed, "quick", lam, penalty)[0], test)
+    f, _ = network_scores(train, test, seed, "quick", lam, penalty)
+    return table_columns(f, train, test)
 
 # %% ../../nbs/experiments/03_adult.ipynb #7d2a2de7
 def adult_grid(
@@ -144,7 +150,8 @@ def adult_grid(
 # %% ../../nbs/experiments/03_adult.ipynb #52728a1f
 def adult_table(frame):
     "Ours, mean ± standard deviation over splits, with the paper's row under each."
-    ours = mean_sd(frame, "method", PRINTED.columns, "splits")
+    more = [c for c in ("positives", "kept_Acc", "kept_DI", "kept_positives") if c in frame]
+    ours = mean_sd(frame, "method", [*PRINTED.columns, *more], "splits")
     both = pd.concat({"ours": ours, "paper": PRINTED.map("{:.2f}".format)})
     return both.swaplevel().reindex(PRINTED.index, level=0).fillna("")
 
@@ -173,7 +180,8 @@ ADULT = Experiment(
     legend="Income above 50K predicted from census data without the sex. Mean ± standard deviation "
            "over random splits, test part, with the paper's value under ours. DI: ratio of the "
            "groups' positive rates, 1 is parity. O_sy: positive rate of group s (1: men) given "
-           "the label y.")
+           "the label y. positives: share of positive predictions; kept_: at the threshold that "
+           "keeps the base rate of the training part, the others at 1/2.")
 
 # %% ../../nbs/experiments/03_adult.ipynb #d126b4b9
 def sweep_grid(

@@ -17,7 +17,8 @@ from typing import Callable
 import pandas as pd
 from ..basics.webpage import html_page
 from .results import ABOUT, append_row, committed_rows, only_writer
-from .results import provenance, read_rows, refuse_old_rows, set_aside
+from .results import parse_lines, provenance, read_rows, refuse_old_rows
+from .results import set_aside
 from fastcore.basics import patch
 
 # %% ../../nbs/experiments/01_experiment.ipynb #5b90bca5
@@ -54,11 +55,16 @@ def label(self: Experiment, setting, campaign) -> dict: # version, campaign and 
     return {"version": self.version, "campaign": campaign, "data": self.data(**setting)}
 
 @patch
-def key(self: Experiment, row) -> str: # the same for rows that answer the same question
-    "What a row is recognised by."
-    names = ("version", "campaign", "data", *inspect.signature(self.run).parameters)
+def question(self: Experiment, row, also=()) -> str: # the same for rows that ask the same
+    "Campaign and setting of a row, and other values that are named."
+    names = (*also, "campaign", *inspect.signature(self.run).parameters)
     text = json.dumps([row.get(name) for name in names], sort_keys=True)
     return json.dumps(json.loads(text, parse_int=float)) # 2 and 2.0 are one weight
+
+@patch
+def key(self: Experiment, row) -> str: # the same for rows that answer the same question
+    "What a row is recognised by."
+    return self.question(row, ("version", "data"))
 
 # %% ../../nbs/experiments/01_experiment.ipynb #abd5e72e
 def as_seeds(
@@ -75,21 +81,60 @@ def as_seeds(
                      "or a range such as 100-109.")
 
 # %% ../../nbs/experiments/01_experiment.ipynb #89429a22
+def check_data(exp, setting, about):
+    "Stop if the data are no longer, or not here, those that the row will name."
+    found = exp.data(**setting)
+    if found != about["data"]:
+        raise ValueError(f"The data of {exp.name} have the checksum {found}, and had "
+                         f"{about['data']} when the command began: they changed, or a worker "
+                         "sees others. Nothing was written for this run; start it again.")
+
 def make_row(exp, setting, about) -> dict: # setting, results, duration, label and provenance
     "Run one setting and make its row."
     import torch
     torch.set_num_threads(1)
+    check_data(exp, setting, about)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = exp.run(**setting)
-    if taken := sorted(results.keys() & {*setting, *ABOUT}):
+    if taken := sorted(results.keys() & {*setting, *ABOUT, "check"}):
         raise ValueError(f"{exp.name} returns {', '.join(taken)}, which name settings or "
                          "provenance: rename these results.")
     duration = {"duration": round(time.perf_counter() - start, 3)}
-    return setting | results | duration | about
+    check_data(exp, setting, about)
+    return setting | results | duration | about | provenance()
+
+# %% ../../nbs/experiments/01_experiment.ipynb #d79a4add
+def release(version) -> str: # "0.1" of "0.1.2"
+    "The part of a package's version that may change results."
+    return ".".join(str(version).split(".")[:2])
+
+def outdated(exp, path, jobs) -> list: # (number, line, why) of each
+    "Rows of a file that answer one of the jobs, from other data or code."
+    wanted = {exp.question(setting | label): label for setting, label in jobs}
+    code, found = release(provenance()["fairw2_nb"]), []
+    for number, line, row in parse_lines(path)[0]:
+        label = wanted.get(exp.question(row))
+        if not label: continue
+        pairs = [(name, row.get(name), label[name]) for name in ("version", "data")]
+        pairs += [("fairw2_nb", release(row.get("fairw2_nb")), code)]
+        why = [f"has {name} {was}, now {now}" for name, was, now in pairs if was != now]
+        if why: found.append((number, line, " and ".join(why)))
+    return found
 
 # %% ../../nbs/experiments/01_experiment.ipynb #3fef0b03
+def missing(exp, path, settings, campaign) -> tuple: # {key: job} asked for; those without a row
+    "What is still to be run, after lines that do not count were set aside."
+    jobs = [(s := exp.settle(setting), exp.label(s, campaign)) for setting in settings]
+    asked = {exp.key(setting | label): (setting, label) for setting, label in jobs}
+    refuse_old_rows(path)
+    set_aside(path)
+    set_aside(path, outdated(exp, path, jobs))
+    done = {exp.key(row) for row in read_rows(path)}
+    return asked, [job for key, job in asked.items() if key not in done]
+
+# %% ../../nbs/experiments/01_experiment.ipynb #b00fe419
 def run_rows(
     exp: Experiment, # what is run
     settings: list, # dictionaries, of its grid or others
@@ -101,18 +146,12 @@ def run_rows(
     from joblib import delayed, Parallel
     from tqdm import tqdm
     path = Path(folder) / f"{exp.name}.jsonl"
-    jobs = [(s := exp.settle(setting), exp.label(s, campaign)) for setting in settings]
-    asked = {exp.key(setting | label): (setting, label) for setting, label in jobs}
     with only_writer(path):
-        set_aside(path)
-        refuse_old_rows(folder, rows := read_rows(path))
-        done = {exp.key(row) for row in rows}
-        todo = [job for key, job in asked.items() if key not in done]
+        asked, todo = missing(exp, path, settings, campaign)
         pool = Parallel(n_jobs=1 if exp.timed else workers, return_as="generator_unordered")
-        origin = provenance()
-        made = pool(delayed(make_row)(exp, s, label | origin) for s, label in todo)
+        made = pool(delayed(make_row)(exp, setting, label) for setting, label in todo)
         for row in tqdm(made, exp.name, len(todo), disable=not todo): append_row(path, row)
-    found = {exp.key(row): row for row in reversed(read_rows(path))}
+        found = {exp.key(row): row for row in reversed(read_rows(path))}
     return pd.DataFrame([found[key] for key in asked])
 
 # %% ../../nbs/experiments/01_experiment.ipynb #d0529935

@@ -120,6 +120,7 @@ def frontier_grid(
     "Every method at its strengths; on Adult also one λ with three references."
     data = own_table(drop, table=table, target=target, favourable=favourable,
                      sensitive=sensitive, privileged=privileged)
+    if data != "adult": print(load_table(**data)[0].encoder.plan)
     methods = methods or installed_methods()
     runs = [(m, batch, k, None) for batch in batches for m in methods
             if batch == 512 or m in ("plain", *SMALL) for k in strengths_at(m, batch)]
@@ -217,13 +218,10 @@ def frontier_table(frame):
     "What a held-out DI of .85 costs, batch by batch."
     return pd.concat({f"batch {b}": chosen_table(frame, b) for b in sorted(frame.batch.unique())})
 
-@lru_cache
-def _digest(path, changed): return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:12]
-
 def frontier_data(table="adult", **setting) -> str:
     "The beginning of the checksum of Adult, or of one's own file."
     if table == "adult": return ADULT_SHA256[:12]
-    return _digest(table["table"], Path(table["table"]).stat().st_mtime_ns)
+    return hashlib.sha256(Path(table["table"]).read_bytes()).hexdigest()[:12]
 
 # %% ../../nbs/experiments/14_frontier.ipynb #169e1697
 FRONTIER = Experiment("frontier", "Accuracy against disparity beside other methods, whole curves",

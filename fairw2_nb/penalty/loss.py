@@ -12,7 +12,7 @@ from .comparisons import Sample, checked, check_options, compared
 from .comparisons import no_penalty, parts_of, uncompiled
 from .gradients import exact_gradient, paper_gradient
 from .relative import quotient
-from .references import Fresh, Ring
+from .references import as_reference, Fresh, Ring
 from fastcore.basics import patch
 from torch import nn, Tensor
 
@@ -69,9 +69,7 @@ class WassersteinPenalty(nn.Module):
         self.grad, self.n_bins, self.relative = grad, n_bins, relative
         if relative and (p, grad) != (2, "exact"):
             raise ValueError('relative=True needs p = 2 and grad = "exact".')
-        if not isinstance(reference, (Ring, Fresh)):
-            reference = Ring(reference) if reference else None
-        self.reference = reference
+        self.reference = as_reference(reference)
 
     def reset(self):
         "Forget the reference, for example before training another network."

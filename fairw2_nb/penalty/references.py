@@ -9,6 +9,7 @@ __all__ = ['Ring', 'Fresh']
 from dataclasses import dataclass
 
 import torch
+from ..basics.arrays import array_module, as_float64, numpy_on_cpu
 from fastcore.basics import patch
 from torch import nn
 
@@ -42,11 +43,17 @@ class Ring(nn.Module):
         return self.scores[:n], self.s[:n], self.y[:n]
 
 # %% ../../nbs/penalty/02_references.ipynb #54a7c4bf
+def _room_for(own, new):
+    "The buffer, where the new values are and with a dtype that loses nothing of them."
+    dtype = torch.promote_types(own.dtype, new.dtype)
+    if dtype.is_floating_point: dtype = torch.promote_types(dtype, torch.float32)
+    return own.to(new.device, dtype)
+
 @patch
 @torch.no_grad()
 def push(self: Ring,
     scores, # shape (B,)
-    s, # groups, boolean, shape (B,)
+    s, # groups, boolean or codes 0, 1, 2, ..., shape (B,)
     y=None, # labels, shape (B,)
 ):
     "Remember a batch, forgetting the oldest scores beyond `size`."
@@ -54,16 +61,99 @@ def push(self: Ring,
     skip = max(0, len(scores) - self.size)
     start = (int(self.seen) + skip) % self.size
     head = min(len(scores) - skip, self.size - start) # the rest goes round to the beginning
-    for own, new in ((self.scores, scores), (self.s, s), (self.y, y)):
-        new = new[skip:]
+    for name, new in (("scores", scores), ("s", s), ("y", y)):
+        own = self._buffers[name] = _room_for(self._buffers[name], new)
+        own, new = numpy_on_cpu(own), numpy_on_cpu(new)[skip:]
         own[start:start + head] = new[:head]
-        own[:len(new) - head] = new[head:]
+        if head < len(new): own[:len(new) - head] = new[head:]
     self.seen += len(scores)
 
+# %% ../../nbs/penalty/02_references.ipynb #75678ef8
 @patch
 def extra_repr(self: Ring):
     "The size, as `print` shows it."
     return str(self.size)
+
+@patch
+def _load_from_state_dict(self: Ring, state, prefix, *rest):
+    "Take dtypes, and the lengths of what has no size, from what was saved."
+    for name, own in self._buffers.items():
+        saved = state.get(prefix + name)
+        if saved is None: continue
+        shape = own.shape if isinstance(self.size, int) else saved.shape
+        self._buffers[name] = own.new_zeros(shape, dtype=saved.dtype)
+    nn.Module._load_from_state_dict(self, state, prefix, *rest)
+
+# %% ../../nbs/penalty/02_references.ipynb #f16689bf
+class AutoRing(Ring):
+    "Scores of the last few batches, more of rare groups; dropped when a group's mean jumps."
+    aim, batches = 256, 16 # as many batches as have `aim` scores, at most `batches`
+    least, oldest = 80, 64 # a group keeps `least` scores for up to `oldest` batches
+
+    def __init__(self):
+        super().__init__(1)
+        self.size = "auto"
+        self.register_buffer("born", torch.zeros(0, dtype=torch.int64)) # batch of each score
+        self.reset()
+
+    def reset(self):
+        "Forget everything."
+        for name in ("scores", "s", "y", "born"): self._buffers[name] = self._buffers[name][:0]
+        self.seen.zero_()
+
+    def filled(self) -> tuple: # scores, groups and labels, each of shape (n,)
+        "What is remembered, the oldest first."
+        return self.scores, self.s, self.y
+
+# %% ../../nbs/penalty/02_references.ipynb #dbe61fac
+def jumped(f, s, n_old, errors=4):
+    "Whether a group's mean over the scores after `n_old` is off by so many standard errors."
+    xp, f, cell = array_module(f), as_float64(f) - float(f[-1]), 2 * s
+    cell[n_old:] += 1 # the old and the new scores of each group
+    cells = 2 * int(s.max()) + 2
+    n, total, squares = (xp.bincount(cell, w, cells) for w in (None, f, f * f))
+    mean = total / n.clip(1)
+    squares = squares - mean * total # around the mean
+    n_old, n_new, both = n[::2], n[1::2], n[::2] + n[1::2]
+    gap, squares = mean[1::2] - mean[::2], squares[::2] + squares[1::2]
+    off = gap * gap * n_old * n_new * (both - 2) > errors ** 2 * both * squares
+    return bool((off & (n_old >= 8) & (n_new > 0)).any())
+
+# %% ../../nbs/penalty/02_references.ipynb #b1175585
+def newer_of_its_group(s):
+    "For each score how many of its group come after it, shape (n,)."
+    xp = array_module(s)
+    order, n = s.argsort(stable=True), xp.bincount(s)
+    after = xp.empty_like(s)
+    after[order] = n.cumsum(0)[s[order]] - 1 - xp.arange(len(s))
+    return after
+
+# %% ../../nbs/penalty/02_references.ipynb #cd92e191
+@patch
+def kept(self: AutoRing, groups, age, n_batch):
+    "Which scores are remembered: those of the last batches, and more of a rare group."
+    keep = age < max(1, min(self.batches, -(-self.aim // n_batch)))
+    if array_module(groups).bincount(groups[keep]).min() < self.least:
+        keep |= (newer_of_its_group(groups) < self.least) & (age < self.oldest)
+    return keep
+
+# %% ../../nbs/penalty/02_references.ipynb #da417c58
+@patch
+@torch.no_grad()
+def push(self: AutoRing, scores, s, y=None):
+    "Remember a batch, and forget what is too old or what it contradicts."
+    self.seen += 1
+    n_old, now = len(self.scores), int(self.seen)
+    if y is None: y = torch.full_like(scores, float("nan"))
+    news = {"scores": scores, "s": s, "y": y, "born": torch.full((len(s),), now, device=s.device)}
+    kept = {}
+    for name, new in news.items():
+        own, new = numpy_on_cpu(_room_for(self._buffers[name], new)), numpy_on_cpu(new)
+        kept[name] = array_module(new).concatenate([own, new])
+    groups = array_module(new).asarray(kept["s"], dtype=kept["born"].dtype)
+    keep = self.kept(groups, now - kept["born"], len(scores))
+    if n_old and jumped(kept["scores"], groups, n_old): keep = slice(n_old, None)
+    for name, column in kept.items(): self._buffers[name] = torch.as_tensor(column[keep])
 
 # %% ../../nbs/penalty/02_references.ipynb #12aab126
 @dataclass(frozen=True)
@@ -72,3 +162,15 @@ class Fresh:
     size: int # how many observations to draw at each step
 
     def __post_init__(self): _check_size("Fresh", self.size)
+
+# %% ../../nbs/penalty/02_references.ipynb #aa738409
+def as_reference(
+    reference, # "auto", a number of scores, 0 or None for none, Ring(number) or Fresh(number)
+): # a ring, a wish for fresh scores, or None
+    "The reference that was asked for."
+    if isinstance(reference, (Ring, Fresh)): return reference
+    if reference == "auto": return AutoRing()
+    if not (reference is None or isinstance(reference, int)):
+        raise ValueError(f'reference = {reference!r}: expected "auto", a whole number of scores to '
+                         "keep (0 for none), Ring(number) or Fresh(number).")
+    return Ring(reference) if reference else None

@@ -68,7 +68,9 @@ class TargetTuner(ScaledLambda):
         self.target, self.metric, self.acc = target, metric, acc
         self.up, self.down, self.slack = up, down, slack
 
-    def settings(self): return super().settings() | {"target": self.target, "metric": self.metric}
+    def settings(self):
+        names = "target", "metric", "acc", "up", "down", "slack"
+        return super().settings() | {name: getattr(self, name) for name in names}
 
 # %% ../../nbs/training/06_lambdas.ipynb #f9936c80
 def collapsed(row, value):
@@ -138,7 +140,8 @@ class RampedLambda(FixedLambda):
         self.after_epoch({}) # the first epoch begins
 
     def settings(self):
-        return {"lam": self.full, "start": self.start, "stop": self.stop, "each": self.each}
+        own = {"lam": self.full, "start": self.start, "stop": self.stop, "each": self.each}
+        return super().settings() | own
 
     def state_dict(self): return {"lam": self.lam, "at": self.at}
 

@@ -9,13 +9,19 @@ __all__ = ['TrainingDiverged', 'fit']
 import copy
 import math
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+import fairw2_nb
 import torch
 from ..basics.checks import NotFinite
 from ..penalty.loss import WassersteinPenalty
-from .checkpoint import check_settings, load_checkpoint, save_checkpoint
+from .checkpoint import check_settings, data_in_words, in_words
+from .checkpoint import load_checkpoint, network_in_words
+from .checkpoint import random_states, save_checkpoint, set_random_states
+from .checkpoint import only_run, optimiser_in_words, undisturbed
 from .evaluation import evaluate, fetch, score_all
 from .objective import FixedLambda, Objective
 from .tasks import Binary
@@ -47,6 +53,9 @@ class Training:
 
     @property
     def fresh(self): return getattr(self.objective.penalty, "fresh", 0)
+
+    @cached_property
+    def settings(self): return training_settings(self) # taken before the first step
 
 # %% ../../nbs/training/05_loop.ipynb #6cde39af
 def fresh_reference(run):
@@ -150,28 +159,36 @@ def parts(self: Training):
             "penalty": self.objective.penalty, "tuner": self.objective.lam}
 
 @patch
-def settings(self: Training):
-    "What a checkpoint must agree with."
-    return dict(batch_size=self.batch_size, reference=self.fresh, average=self.keep, seed=self.seed,
-                observations=len(self.train), **self.objective.lam.settings())
-
-@patch
 def state(self: Training):
     "Everything that the next epoch depends on: tensors, numbers and strings only."
     own = {k: part.state_dict() for k, part in self.parts().items()}
-    random = {"draws": self.generator.get_state(), "torch": torch.get_rng_state()}
-    return own | random | dict(history=self.history, best=self.best, settings=self.settings())
+    own |= {"draws": self.generator.get_state(), "random": random_states()}
+    return own | dict(history=self.history, best=self.best, settings=self.settings)
+
+# %% ../../nbs/training/05_loop.ipynb #9d435fab
+def training_settings(run):
+    "What a checkpoint must agree with, as text and numbers."
+    with undisturbed(): # items of a data set may draw
+        data = {"train": data_in_words(run.train)}
+        if run.valid is not run.train: data["valid"] = data_in_words(run.valid)
+    made = dict(network=network_in_words(run.model), task=in_words(run.objective.task),
+                penalty=in_words(run.objective.penalty), optimiser=optimiser_in_words(run.opt))
+    rest = dict(batch_size=run.batch_size, average=run.keep, seed=run.seed,
+                version=fairw2_nb.__version__)
+    return made | rest | data | run.objective.lam.settings()
 
 # %% ../../nbs/training/05_loop.ipynb #1b4e0eaf
 @patch
 def load(self: Training, state):
     "Continue from a saved state, if it was saved with the same settings."
-    before = self.weights()
+    own, before = self.state(), self.weights()
+    check_settings(state.get("settings", {}), self.settings)
+    strange = sorted(own.keys() ^ state.keys())
+    if strange: raise ValueError(f"These entries are missing or unknown: {', '.join(strange)}.")
     try:
-        check_settings(state["settings"], self.settings())
         for name, part in self.parts().items(): part.load_state_dict(state[name])
-        self.generator.set_state(state["draws"])
-        torch.set_rng_state(state["torch"])
+        self.generator.set_state(state["draws"].cpu())
+        set_random_states(state["random"])
         self.history, self.best = state["history"], state["best"]
     except Exception:
         self.put_back(before)
@@ -180,6 +197,9 @@ def load(self: Training, state):
 @patch
 def resume(self: Training, path):
     "Continue from a file, or write a first one, so that a bad place is noticed in time."
+    if getattr(self.opt, "_optimizer_step_post_hooks", None):
+        raise ValueError("The optimiser has hooks, such as a schedule of its learning rate, whose "
+                         "state a checkpoint does not hold: train without one, or without hooks.")
     if Path(path).exists(): load_checkpoint(path, self.device, self.load)
     else: save_checkpoint(self.state(), path)
 
@@ -247,15 +267,16 @@ def fit( # long: every option explained
     "Train `model` with the penalty."
     lam = lam if isinstance(lam, FixedLambda) else FixedLambda(lam)
     _check_fit(train, valid, lam, epochs, batch_size, average, patience)
-    torch.manual_seed(seed)
-    _to_device(model, device)
-    if penalty is None: # older scores would be too stale
-        penalty = WassersteinPenalty(reference=min(2000, 64 * batch_size, len(train) // 4))
-    objective = Objective(task, penalty.to(device), lam)
-    run = Training(model, opt(model.parameters()), objective, train, valid, batch_size, average,
-                   seed, device, watch)
-    if checkpoint: run.resume(checkpoint)
-    _epochs(run, epochs, patience, checkpoint, progress)
+    with undisturbed(), only_run(checkpoint) if checkpoint else nullcontext():
+        torch.manual_seed(seed)
+        _to_device(model, device)
+        if penalty is None: # older scores would be too stale
+            penalty = WassersteinPenalty(reference=min(2000, 64 * batch_size, len(train) // 4))
+        objective = Objective(task, penalty.to(device), lam)
+        run = Training(model, opt(model.parameters()), objective, train, valid, batch_size,
+                       average, seed, device, watch)
+        if checkpoint: run.resume(checkpoint)
+        _epochs(run, epochs, patience, checkpoint, progress)
     model.load_state_dict(run.best if patience and run.best else run.average.state_dict())
     missed = lam.verdict(run.history) if run.history else ""
     if missed: warnings.warn(missed, stacklevel=2)

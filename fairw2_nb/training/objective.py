@@ -31,7 +31,8 @@ class FixedLambda:
 
     def verdict(self, history): return "" # a fixed weight promises nothing
 
-    def settings(self): return {"lam": self.lam} # what a checkpoint must agree with
+    def settings(self): # what a checkpoint must agree with
+        return {"tuner": type(self).__name__, "lam": self.lam}
 
     def state_dict(self): return {"lam": self.lam}
 
