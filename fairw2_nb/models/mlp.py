@@ -65,18 +65,18 @@ def _train(est, data):
         raise ValueError(f"threshold = {est.threshold!r} needs a target; without one give "
                          'a number or "rate".')
 
-# %% ../../nbs/models/05_mlp.ipynb #891f8c83
+# %% ../../nbs/models/05_mlp.ipynb #8a8153be
 def _steer(est, data):
     "Steer to the target."
     est.network_ = net = steer(
-        mlp(data.x.shape[1], est.hidden or (32,), est.seed), data, est.target, est.metric,
+        mlp(data.x.shape[1], est.hidden or (16,), est.seed), data, est.target, est.metric,
         threshold="rate" if est.threshold is None else est.threshold, certify=est.certify,
-        lam=est.lam, epochs=est.epochs, batch_size=est.batch_size, lr=est.lr or 3e-3,
+        lam=est.lam, epochs=est.epochs, batch_size=est.batch_size, lr=est.lr or 5e-3,
         seed=est.seed)
     est.threshold_, est.lam_, est.beta_, est.reached_ = net.threshold, net.lam, net.beta, net.reached
     est.history_, est.notes_, est.certificate_ = net.history, net.notes, net.certificate
 
-# %% ../../nbs/models/05_mlp.ipynb #61c38777
+# %% ../../nbs/models/05_mlp.ipynb #a6cb4c0e
 class FairMLPClassifier(ClassifierMixin, BaseEstimator):
     "A neural network classifier with a Wasserstein penalty between two groups."
     __metadata_request__fit = {"sensitive_features": True}
@@ -87,10 +87,10 @@ class FairMLPClassifier(ClassifierMixin, BaseEstimator):
         metric: str = "DI", # metric of the target, as in `steer`
         threshold=None, # a number, "rate" (with a target the default) or "accuracy"; 1/2 without
         certify: float = None, # with a target: confidence that it is met, such as .95
-        hidden: tuple = None, # sizes of the hidden layers; (64, 64, 64), with a target (32,)
+        hidden: tuple = None, # sizes of the hidden layers; (64, 64, 64), with a target (16,)
         epochs: int = 30, # passes over the training data
         batch_size: int = 512, # observations per step, at most; less for small data, at least 32
-        lr: float = None, # step of Adam; .001, with a target .003
+        lr: float = None, # step of Adam; .001, with a target .005
         on="score", # what is compared, as in `WassersteinPenalty`; a target decides it itself
         given=None, # compare among one true label only
         p: float = 2, # exponent

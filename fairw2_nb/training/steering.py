@@ -168,7 +168,7 @@ class Stack:
         "Let the average follow by a fiftieth."
         for name, v in self.live.items(): self.mean[name].lerp_(v, .02)
 
-# %% ../../nbs/training/08_steering.ipynb #ff38ebb3
+# %% ../../nbs/training/08_steering.ipynb #d7a050f7
 @dataclass
 class Run:
     "A training under way."
@@ -189,12 +189,12 @@ class Run:
                       for k in (0, 1)]
         self.share = (self.s[counts] == 0).double().mean().item()
 
-    def drawn(self, pools, m=64): # shape (K, m)
+    def drawn(self, pools, m=128): # shape (K, m)
         "Rows of a group for each network."
         return torch.stack([pool[torch.randint(len(pool), (m,), generator=self.generator)]
                             for pool in pools])
 
-# %% ../../nbs/training/08_steering.ipynb #8fb8f1e6
+# %% ../../nbs/training/08_steering.ipynb #d4440eff
 @patch
 def train(self: Run, lam, gain):
     "One pass of each network over the rows that it may see."
@@ -220,7 +220,7 @@ def train(self: Run, lam, gain):
 
 @patch
 def penalty(self: Run, out, y): # shape (K,)
-    "What the metric compares, of rows of group 0 and then of group 1."
+    "The distance of scores, or of errors, of rows of group 0 and then of group 1."
     f = self.task.scores(out.flatten()).view(out.shape)
     if self.aim.metric == "DMSE": f = (f - y) ** 2
     return relative_w2(*f.chunk(2, 1), self.share)
@@ -444,7 +444,7 @@ def _begin(model, train, aim, folds, batch_size, lr, seed, task, device): # Run
                          "has no row of it to learn from. Merge groups, or collect more rows.")
     return run
 
-# %% ../../nbs/training/08_steering.ipynb #5517dafc
+# %% ../../nbs/training/08_steering.ipynb #1a373259
 def steer( # long: every option explained
     model: nn.Module, # network giving one output per observation; copied, with new weights
     train, # FairDataset, or any dataset of triples (x, y, s)
@@ -457,7 +457,7 @@ def steer( # long: every option explained
     folds: int = 5, # folds; there is a network for each pair of them
     epochs: int = 30, # two fifths without penalty, the others with it
     batch_size: int = 512, # at most; a fortieth of the rows of a network, at least 32
-    lr: float = 3e-3, # step of Adam
+    lr: float = 5e-3, # step of Adam
     task: Binary = Binary(), # what the network gives, and the loss
     seed: int = 0, # seed of folds, weights and batches
     device="cpu", # where to train
