@@ -376,7 +376,7 @@ def certified(self: Blend, out, threshold, level, held): # Look
     out.notes.append(out.certificate.sentence)
     return looks[goal]
 
-# %% ../../nbs/training/08_steering.ipynb #ffcf779c
+# %% ../../nbs/training/08_steering.ipynb #4c26b52f
 def sentences(run, seen, share, reached): # list of sentences
     "What the outcome leaves to be said."
     aim, base, notes = run.aim, run.y.mean().item(), []
@@ -386,7 +386,7 @@ def sentences(run, seen, share, reached): # list of sentences
     if aim.missing(seen.rates) > .01: notes.append(
         f"The target {aim.metric} {aim.target:g} was not met: {reached.value:.3f} is the nearest "
         "that left-out rows show. Train with a larger lam, or ask for less.")
-    if not seen.beta: notes.append(f"The target is met without a penalty: {aim.metric} is "
+    elif not seen.beta: notes.append(f"The target is met without a penalty: {aim.metric} is "
                                    f"{reached.value:.3f}.")
     if reached.high - reached.low > .1: notes.append(
         f"{aim.metric} {reached.value:.3f} was measured on left-out rows, but these rows cannot "
