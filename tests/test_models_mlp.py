@@ -41,7 +41,8 @@ def test_search_and_calibration_take_groups():
 
 
 @pytest.mark.parametrize("groups", [
-    np.where(S == 1, "m", "f"), S == 1, S + 5, pd.Series(S).map({0: "f", 1: "m"}).astype("category"),
+    np.where(S == 1, "m", "f"), S == 1, S + 5,
+    pd.Series(S).map({0: "f", 1: "m"}).astype("category"),
 ], ids=["strings", "booleans", "numbers", "categories"])
 @pytest.mark.parametrize("options", [{"lam": 2.}, {"target": .8}])
 def test_groups_of_any_kind_give_the_same(groups, options):

@@ -65,7 +65,7 @@ def _train(est, data):
         raise ValueError(f"threshold = {est.threshold!r} needs a target; without one give "
                          'a number or "rate".')
 
-# %% ../../nbs/models/05_mlp.ipynb #8a8153be
+# %% ../../nbs/models/05_mlp.ipynb #1f1f6727
 def _steer(est, data):
     "Steer to the target."
     est.network_ = net = steer(
@@ -73,8 +73,9 @@ def _steer(est, data):
         threshold="rate" if est.threshold is None else est.threshold, certify=est.certify,
         lam=est.lam, epochs=est.epochs, batch_size=est.batch_size, lr=est.lr or 5e-3,
         seed=est.seed)
-    est.threshold_, est.lam_, est.beta_, est.reached_ = net.threshold, net.lam, net.beta, net.reached
-    est.history_, est.notes_, est.certificate_ = net.history, net.notes, net.certificate
+    est.lam_, est.beta_, est.threshold_ = net.lam, net.beta, net.threshold
+    est.reached_, est.certificate_ = net.reached, net.certificate
+    est.history_, est.notes_ = net.history, net.notes
 
 # %% ../../nbs/models/05_mlp.ipynb #a6cb4c0e
 class FairMLPClassifier(ClassifierMixin, BaseEstimator):

@@ -194,7 +194,7 @@ class Run:
         return torch.stack([pool[torch.randint(len(pool), (m,), generator=self.generator)]
                             for pool in pools])
 
-# %% ../../nbs/training/08_steering.ipynb #d4440eff
+# %% ../../nbs/training/08_steering.ipynb #633e7adb
 @patch
 def train(self: Run, lam, gain):
     "One pass of each network over the rows that it may see."
@@ -218,6 +218,7 @@ def train(self: Run, lam, gain):
         self.stack.opt.step()
         self.stack.follow()
 
+# %% ../../nbs/training/08_steering.ipynb #f13a2270
 @patch
 def penalty(self: Run, out, y): # shape (K,)
     "The distance of scores, or of errors, of rows of group 0 and then of group 1."
