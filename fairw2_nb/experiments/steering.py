@@ -77,15 +77,14 @@ def by_reduction(train, new, target, seed):
     model.fit(x, y, sensitive_features=s)
     return torch.as_tensor(model.predict(new.x.numpy(), random_state=seed)), {}
 
-# %% ../../nbs/experiments/16_steering.ipynb #e8440b21
-@torch.no_grad()
+# %% ../../nbs/experiments/16_steering.ipynb #6c39b2da
 def by_matching(train, new, target, seed):
     "Our decisions at the reduction's disparate impact and share of positives."
     theirs = by_reduction(train, new, target, seed)[0].bool()
     if not theirs.any(): return theirs, {}
     x, y, s = _numpy(train)
     net = FairMLPClassifier(target=target, seed=seed).fit(x, y, sensitive_features=s).network_
-    Z = torch.stack([net(new.x) for net in net.networks])
+    with torch.no_grad(): Z = torch.stack([each(new.x) for each in net.networks])
     half, share, low, high = len(Z) // 2, theirs.double().mean().item(), 0., 5.
     wanted = disparate_impact(theirs, new.s)
     for _ in range(20):
