@@ -75,10 +75,11 @@ def checked(
     name: str = "", # prefix in error messages, "ref " for a reference
     needs_y: bool = False, # whether labels are needed
     binary: bool = False, # whether they must be 0 and 1
+    alone: bool = True, # one of several processes may have no rows
 ) -> Sample: # the same as tensors
     "What a user gave, or a sentence that says what is wrong with it."
     f = as_sample(scores, f"{name}scores")
-    if not len(f) and not name:
+    if not len(f) and not name and alone:
         raise ValueError("`scores` is empty: a batch needs at least one score.")
     return Sample(f, group_numbers(s, f, f"{name}s"), as_labels(y, f, needs_y, binary))
 
@@ -123,6 +124,7 @@ class How(NamedTuple):
     given: object = None
     crossed: bool = False
     columns: int = 1 # attributes in `s`
+    debias: bool = False
 
     @property
     def whole(self):
@@ -150,6 +152,9 @@ def check_options(how, on="score"):
         raise ValueError(f'weights = {how.weights!r}: expected "equal", "share" or "root".')
     if how.relative and (p, grad) != (2, "exact"):
         raise ValueError('relative=True needs p = 2 and grad = "exact".')
+    if how.debias and (p, grad, how.relative, how.weights) != (2, "exact", False, "equal"):
+        raise ValueError('debias=True needs p = 2, grad = "exact", weights = "equal", and not '
+                         "relative=True.")
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #c1013bc1
 def compared(on, sample):

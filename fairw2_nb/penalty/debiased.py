@@ -24,3 +24,18 @@ def debias_term(
     variance = s.bincount(centred ** 2) / others
     value = share * (2 * variance / N.clamp_min(1)).sum()
     return value, share * 4 * centred[:n_batch] / (n * others)[own]
+
+# %% ../../nbs/penalty/08_debiased.ipynb #91662885
+def less_bias(
+    value, # mean W_2^2 over pairs of groups
+    grad: Tensor, # its derivative for each score of the batch
+    f: Tensor, # scores of batch and reference, shape (n,)
+    s: Tensor, # their groups, shape (n,)
+    n_batch: int, # how many of them are the batch
+    mass=None, # weights of the scores, which are refused
+) -> tuple: # the debiased value and its derivative
+    "Value and derivative less what small groups add."
+    if mass is not None:
+        raise ValueError("debias=True counts observations: leave `sample_weight` out.")
+    b, db = debias_term(f, s, n_batch)
+    return torch.as_tensor(value).to(b) - b, grad.to(db) - db
