@@ -13,12 +13,12 @@ WIDE, LONG = 100, 25
 # Wished for the rooms: 250,000 in all. They had 275,000 when steering and certificates, listed
 # below, had moved in; since then groups, processes, references and checks grew inside them.
 ROOMS = {
-    "": 7_400, "basics": 25_300, "transport": 15_400, "metrics": 28_600, "data": 60_900,
-    "penalty": 25_100, "training": 34_600, "models": 23_000, "experiments": 93_700,
+    "": 7_600, "basics": 25_300, "transport": 15_600, "metrics": 28_600, "data": 61_600,
+    "penalty": 25_200, "training": 35_100, "models": 23_000, "experiments": 99_100,
 }
 LATER = { # capabilities that moved in since; a new module gets a line of its own
     "basics/processes": 6_000,
-    "transport/barycentre": 6_400,
+    "transport/barycentre": 7_300,
     "transport/estimation": 2_500,
     "metrics/certificate": 10_200,
     "data/census": 4_800,
@@ -28,7 +28,8 @@ LATER = { # capabilities that moved in since; a new module gets a line of its ow
     "penalty/relative": 900,
     "training/steering": 13_500,
     "experiments/debiased": 5_300,
-    "experiments/steering": 5_800,
+    "experiments/faults": 11_700,
+    "experiments/steering": 6_000,
     "experiments/workers": 3_300,
 }
 FILES = sorted([*ROOT.glob("tests/*.py"), *ROOT.glob("tools/*.py"), ROOT / "setup.py"])
