@@ -46,7 +46,7 @@ def test_mean_of_all_pairs(K, p):
                                      {"given": "each", "weights": "root"}])
 def test_finite_differences(options):
     f, s, y = draw(60, 5)
-    penalty = WassersteinPenalty(**options)
+    penalty = WassersteinPenalty(**{"reference": 0, **options})
     assert torch.autograd.gradcheck(lambda z: penalty(z, s, y), f.requires_grad_(), atol=1e-6)
 
 
@@ -64,7 +64,8 @@ def test_names_of_groups_do_not_matter(K, seed):
 def test_ring_is_an_explicit_reference():
     f, s, y = draw(120, 5)
     for options in ({}, {"given": "each"}, {"relative": True}, {"weights": "share"}):
-        ringed, plain = WassersteinPenalty(reference=60, **options), WassersteinPenalty(**options)
+        ringed = WassersteinPenalty(reference=60, **options)
+        plain = WassersteinPenalty(reference=0, **options)
         ringed(f[:60], s[:60], y[:60])
         ours = value_and_grad(ringed, f[60:], s[60:], y[60:])
         explicit = value_and_grad(plain, f[60:], s[60:], y[60:], ref=(f[:60], s[:60], y[:60]))
@@ -90,14 +91,14 @@ def test_attributes_each_and_crossed():
     ours = value_and_grad(WassersteinPenalty(), f, both)
     for k in (0, 1):
         assert_close(ours[k], (each[0][k] + each[1][k]) / 2)
-    crossed = WassersteinPenalty(crossed=True)
+    crossed = WassersteinPenalty(crossed=True, reference=0)
     assert_close(crossed(f, both), wasserstein_penalty(f, 2 * s + t))
     assert_close(crossed(f, both, ref=(f, both)), wasserstein_penalty(f, 2 * s + t))
-    ringed, plain = WassersteinPenalty(reference=100), WassersteinPenalty()
+    ringed, plain = WassersteinPenalty(reference=100), WassersteinPenalty(reference=0)
     ringed(f[:100], both[:100])
     explicit = plain(f[100:], both[100:], ref=(f[:100], both[:100]))
     assert_close(ringed(f[100:], both[100:]), explicit, rtol=1e-6, atol=0)
-    given = WassersteinPenalty(given="each")
+    given = WassersteinPenalty(given="each", reference=0)
     mean = sum(WassersteinPenalty(given=k)(f, v, y) for k in (0, 1) for v in (s, t)) / 4
     assert_close(given(f, both, y), mean)
 

@@ -187,7 +187,7 @@ def test_input_is_untouched(batch, kind):
 @given(batches(complete=True), batches(complete=True), kinds, exponents)
 def test_reference_is_merged_by_label_and_group(batch, ref, kind, p):
     "The value is that of batch and reference together; the gradient has the batch's own counts."
-    (f, s, y), penalty = batch, WassersteinPenalty(p=p, **kind)
+    (f, s, y), penalty = batch, WassersteinPenalty(p=p, reference=0, **kind)
     merged = [torch.cat([a, b]) for a, b in zip(batch, ref)]
     value, g = value_and_grad(penalty, *batch, ref=ref)
     whole, h = value_and_grad(penalty, *merged)

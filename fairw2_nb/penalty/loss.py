@@ -94,7 +94,7 @@ class WassersteinPenalty(nn.Module):
         p: float = 2, # exponent, at least 1
         on="score", # "score", "error" for (score - y)^2, or a function of (scores, y)
         given=None, # compare among y = 0 or y = 1 only, or "each": both, averaged
-        reference=0, # recent scores to keep: a number, Ring(number), "auto"; or Fresh(number)
+        reference="auto", # recent scores to keep: "auto", a number, or 0; Fresh(number) for `fit`
         grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
         n_bins: int = 500, # bins of the grid of the published one
         relative: bool = False, # divide by the variance of what is compared; p = 2, exact
@@ -141,15 +141,25 @@ def extra_repr(self: WassersteinPenalty):
                    if getattr(self, name) != usual)
     return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{more}{fresh}"
 
+# %% ../../nbs/penalty/04_loss.ipynb #49be26c8
+@patch
+def _ring_for(self: WassersteinPenalty, sample_weight):
+    "The ring, but none if there are weights and none was asked for; rings keep no weights."
+    if sample_weight is None: return self.ring
+    if self.relative:
+        raise ValueError("`sample_weight` and relative=True do not go together: the variance "
+                         "knows no weights. Leave one of them out.")
+    return None if self.ring is not None and self.ring.size == "auto" else self.ring
+
 # %% ../../nbs/penalty/04_loss.ipynb #0eb9994f
 @patch
-def _ref(self: WassersteinPenalty, ref, f, world, **labels):
+def _ref(self: WassersteinPenalty, ref, ring, f, world, **labels):
     "What is compared of the explicit reference, else of the ring, else None."
     if ref is not None:
         if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3):
             raise ValueError("`ref` must be (scores, s) or (scores, s, y).")
         ref, _ = shared(world, checked(*ref, name="ref ", **labels))
-    elif ring := self.ring:
+    elif ring:
         ref = Sample(*ring.filled())
         if not len(ref.s): return None
     elif self.training and self.fresh:
@@ -162,7 +172,7 @@ def _ref(self: WassersteinPenalty, ref, f, world, **labels):
 @patch
 def crowd(self: WassersteinPenalty, world, values, how):
     "What is compared in all processes; they must have the same settings."
-    always = how.relative or how.grad == "paper"
+    always = how.relative or how.debias or how.grad == "paper"
     return crowd_of(world, values, crc32(repr((self, how)).encode()), always)
 
 # %% ../../nbs/penalty/04_loss.ipynb #aae00f8e
@@ -173,19 +183,20 @@ def forward(self: WassersteinPenalty,
     s, # groups, whole numbers, shape (B,); of several attributes (B, A)
     y=None, # true labels 0/1, needed if `on` or `given` look at them
     ref=None, # explicit reference, (scores, s) or (scores, s, y)
-    sample_weight=None, # weights of the observations, shape (B,); without a reference
+    sample_weight=None, # weights of the observations, shape (B,); then nothing is remembered
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
     "The penalty of a batch."
     binary = self.given is not None
     labels = {"needs_y": self.on != "score" or binary, "binary": binary}
     world = as_world(self.sync)
     batch = checked(scores, s, y, alone=world.size == 1, **labels)
-    ref, how = self._ref(ref, batch.scores, world, **labels), self.how(columns_of(s))
+    how, ring = self.how(columns_of(s)), self._ring_for(sample_weight)
+    ref = self._ref(ref, ring, batch.scores, world, **labels)
     values = compared(self.on, batch).weighted(sample_weight, ref)
     crowd = None if world.size == 1 else self.crowd(world, values, how)
     if crowd and crowd.gridded: return distance(values, None, how, crowd)
     total = distance(values, ref, how, crowd)
-    if self.training and (ring := self.ring): # last: the reference is a view of it
+    if self.training and ring: # last: the reference is a view of it
         refuse_transforms()
         ring.push(*(shared(world, batch)[0] if crowd else batch)[:3])
     return total
