@@ -27,7 +27,11 @@ setup(
     package_data={"fairw2_nb": ["data/files/*", "experiments/rows/*.jsonl"]},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg["requirements"].split(),
-    extras_require={"peers": peers, "dev": [*cfg["dev_requirements"].split(), *peers]},
+    extras_require={
+        "peers": peers,
+        "cluster": cfg["cluster_requirements"].split(),
+        "dev": [*cfg["dev_requirements"].split(), *peers],
+    },
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_name']}={cfg['lib_name']}._modidx:d"],

@@ -82,6 +82,8 @@ def run_parser(exp):
                    help="name that the rows are kept under (default: main)")
     p.add_argument("--workers", type=int, default=1,
                    help="processes; what measures time runs alone (default: 1)")
+    p.add_argument("--cluster", metavar="ADDRESS",
+                   help="Dask scheduler to run on, or local for one on this machine")
     p.add_argument("--out", default=folder, metavar="FOLDER",
                    help=f"folder of the rows; finished ones are kept (default: {folder})")
     p.add_argument("--report", metavar="FILE",
@@ -101,6 +103,13 @@ def aloud(f, *args, **kwargs):
         return f(*args, **kwargs)
 
 # %% ../nbs/cli.ipynb #58960b41
+def shown_table(exp, frame, path):
+    "The table of some rows as text."
+    try: return exp.table(frame).to_string()
+    except (KeyError, AttributeError) as e:
+        raise ValueError(f"{path} holds rows without {e}: other code made them. Move the file "
+                         "away, or choose another folder with --out.") from e
+
 def run_experiment(exp, argv):
     "Run the missing rows of an experiment, print its table and write its report."
     from fairw2_nb.basics.checks import check_number
@@ -108,14 +117,15 @@ def run_experiment(exp, argv):
     from fairw2_nb.experiments.experiment import provenance_line, report, run_rows
     args = vars(run_parser(exp).parse_args(argv))
     check_number("workers", args["workers"], 1)
-    common = {name: args.pop(name) for name in ("campaign", "workers", "report", "pdb", "xtra")}
+    common = {name: args.pop(name) for name in ("report", "pdb", "xtra")}
+    how = {name: args.pop(name) for name in ("campaign", "workers", "cluster")}
     if common["report"]: check_writable(common["report"])
     folder = make_folder(args.pop("out"))
     check_writable(path := folder / f"{exp.name}.jsonl")
     settings = aloud(exp.grid, **args)
     if not settings: raise ValueError("With these flags there is nothing to run.")
-    frame = aloud(run_rows, exp, settings, folder, common["campaign"], common["workers"])
-    print(f"\n{exp.table(frame).to_string()}\n\n{exp.legend}\n\n{provenance_line(frame)}")
+    frame = aloud(run_rows, exp, settings, folder, **how)
+    print(f"\n{shown_table(exp, frame, path)}\n\n{exp.legend}\n\n{provenance_line(frame)}")
     print(f"Rows: {path}")
     if common["report"]:
         print(f"Report: {write_whole(free_path(common['report']), report(exp, frame))}")
@@ -139,11 +149,13 @@ def run(argv):
 # %% ../nbs/cli.ipynb #b2da4f8f
 def in_words(command, *args):
     "Call a command; errors that a user can mend end it with a sentence."
-    try: return command(*args)
-    except KeyboardInterrupt:
+    from fairw2_nb.experiments.workers import hearing_sigterm, Terminated
+    try:
+        with hearing_sigterm(): return command(*args)
+    except KeyboardInterrupt as e:
         print("\nStopped. Finished rows are kept; the same command goes on from there.",
               file=sys.stderr)
-        sys.exit(130)
+        sys.exit(143 if isinstance(e, Terminated) else 130)
     except (ValueError, OSError) as e:
         print(f"fairw2: {e}", file=sys.stderr)
         sys.exit(2)

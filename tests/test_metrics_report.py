@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from fairw2_nb.metrics import disparities as fm
-from fairw2_nb.metrics.intervals import resample_weights, summarise
+from fairw2_nb.metrics.intervals import bootstrap, cell_distances, cell_tables, summarise, tally
 from fairw2_nb.metrics.report import fairness_report
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -72,7 +72,8 @@ def test_report_agrees_with_the_functions(d):
     same(r["W1"], fm.score_distance(f, s, p=1))
     same(r["W2"], fm.score_distance(f, s, p=2))
     for row in r.rows:
-        assert bool(row.note) == math.isnan(row.value)
+        assert row.note or not math.isnan(row.value)
+        assert not row.note.startswith("undefined") or math.isnan(row.value)
     assert "undefined" not in repr(r) or any(row.note for row in r.rows)
 
 
@@ -144,10 +145,10 @@ def test_inside_metric_frame():
 def test_bootstrap_is_reproducible_and_covers():
     "Percentile intervals of 200 data sets hold the true DI about as often as they claim."
     rng, hits = np.random.default_rng(1), 0
-    for _ in range(200):
+    for k in range(200):
         s = rng.integers(2, size=500)
         f = np.clip(rng.random(500) * (.7 + .3 * s), 0, 1) # P(f > .5): 2/7 in group 0, 1/2 in 1
-        rows = fairness_report(f > .5, f, s, n_boot=200, ci=.9).rows
+        rows = fairness_report(f > .5, f, s, n_boot=200, ci=.9, seed=k).rows
         row = next(r for r in rows if r.metric == "DI")
         hits += row.low <= (2 / 7) / (1 / 2) <= row.high
     assert 168 <= hits <= 192 # 90% of 200, give or take three standard errors
@@ -155,19 +156,112 @@ def test_bootstrap_is_reproducible_and_covers():
     assert a.equals(b) and not a.equals(c)
 
 
+def drawn_rows(y, f, codes, cells, drawn):
+    "Rows that fall into the cells as often as these were drawn."
+    scores = np.unique(f)
+    assert len(scores) == len(cells.atoms)
+    at = np.repeat(np.arange(drawn.size), drawn.ravel())
+    k, label, place = np.unravel_index(at, drawn.shape)
+    return label, scores[place], k
+
+
 def test_bootstrap_equals_resampling_rows():
-    "A resample as weights gives what the resampled rows give."
+    "A resample as counts of cells gives what the resampled rows give."
     rng = np.random.default_rng(0)
     y, f, codes = rng.integers(2, size=80), rng.random(80), rng.integers(3, size=80)
-    weights = resample_weights(80, 20, rng)
-    whole, groups = summarise(weights, y, f, codes, .5)
-    for k, w in enumerate(weights):
-        at = np.repeat(np.arange(80), w)
-        r = fairness_report(y[at], f[at], codes[at])
+    cells = tally(y, f, codes, .5)
+    n, chance = 80, cells.counts.ravel() / 80
+    drawn = rng.multinomial(n, chance, 20).reshape(20, *cells.counts.shape)
+    whole, groups = summarise(*cell_tables(drawn, cells))
+    whole["W1"] = cell_distances(drawn, cells)
+    for k in range(20):
+        r = fairness_report(*drawn_rows(y, f, codes, cells, drawn[k]))
         for m in whole:
             same(whole[m][k], r[m])
         for m in groups:
             same(groups[m][k], [r[m, g] for g in range(3)])
+
+
+def test_drawn_cells_have_the_mean_and_spread_of_drawn_rows():
+    rng = np.random.default_rng(3)
+    y, f, codes = rng.integers(2, size=300), rng.random(300), rng.integers(2, size=300)
+    counted = bootstrap(tally(y, f, codes, .4), 2000, seed=0)[0]
+    rows = rng.integers(300, size=(2000, 300))
+    by_hand = {"Acc": [(y[at] == (f[at] > .4)).mean() for at in rows],
+               "W1": [fm.score_distance(f[at], codes[at], p=1) for at in rows[:500]]}
+    for m, values in by_hand.items():
+        se = np.std(values) / len(values) ** .5
+        assert abs(np.mean(values) - counted[m].mean()) < 5 * se
+        assert abs(np.std(values) / counted[m].std() - 1) < .15
+
+
+@given(data(), st.integers(6, 60), st.sampled_from([0, .25, .5, 1]))
+def test_pieces_of_the_scores_keep_every_count(d, most, threshold):
+    y, f, _, s = d
+    codes = np.unique(s, return_inverse=True)[1]
+    fine, coarse = (tally(y, f, codes, threshold, n) for n in (10_000, most))
+    tables = [cell_tables(c.counts[None], c) for c in (fine, coarse)]
+    assert (tables[0][0] == tables[1][0]).all()
+    same(tables[0][1], tables[1][1])
+    wide = np.diff(coarse.atoms, prepend=0, append=1).max() # of a piece, and more
+    apart = cell_distances(fine.counts[None], fine) - cell_distances(coarse.counts[None], coarse)
+    assert np.abs(apart) <= 2 * wide + 1e-12
+
+
+@given(st.integers(0, 10 ** 6), st.integers(3, 12), st.sampled_from([1, 1.5, 2, 3]))
+def test_farthest_pair_is_that_of_all_pairs(seed, K, p):
+    rng = np.random.default_rng(seed)
+    size = rng.integers(1, 300, K)
+    parts = [np.sort(rng.beta(*rng.uniform(1, 5, 2), n).round(rng.integers(1, 9))) for n in size]
+    every = {(a, b): fm.sorted_distance(parts[a], parts[b], p)
+             for a in range(K) for b in range(a + 1, K)}
+    found = fm.farthest_pair(parts, p)
+    same(every[tuple(sorted(found))], max(every.values()))
+
+
+def test_several_attributes_are_intersections():
+    rng = np.random.default_rng(0)
+    sex, age = rng.choice(["f", "m"], 400), rng.choice(["young", "old", "older"], 400)
+    y, f = rng.integers(2, size=400), rng.random(400)
+    pairs = fairness_report(y, f, list(zip(sex.tolist(), age.tolist())), n_boot=20)
+    coded = np.column_stack([sex == "m", np.unique(age, return_inverse=True)[1]]).astype(int)
+    for both in (pd.DataFrame({"sex": sex, "age": age}), np.column_stack([sex, age]), coded,
+                 torch.from_numpy(coded), pd.DataFrame({"sex": pd.Categorical(sex), "age": age})):
+        r = fairness_report(y, f, both, n_boot=20)
+        assert len(r.labels) == 6
+        same([q.value for q in r.rows], [q.value for q in pairs.rows])
+        same([q.high for q in r.rows], [q.high for q in pairs.rows])
+    low, high = row_of(pairs, "DI").note.split(" to ")
+    rates = fm.positive_rates(f > .5, list(zip(sex.tolist(), age.tolist())))
+    assert ", ".join(min(rates, key=rates.get)) == low
+    assert ", ".join(max(rates, key=rates.get)) == high
+
+
+def row_of(report, metric, group=None):
+    "The row of one metric."
+    return next(r for r in report.rows if (r.metric, r.group) == (metric, group))
+
+
+def test_fifty_groups_can_be_read():
+    rng = np.random.default_rng(0)
+    s, f = rng.integers(50, size=5000), rng.random(5000)
+    r = fairness_report(f > .4, f, s, n_boot=30)
+    assert max(map(len, repr(r).splitlines())) < 120
+    assert r._tables()[1].shape == (50, 8)
+    assert not math.isnan(row_of(r, "W1").high) and not math.isnan(row_of(r, "W2").high)
+
+
+def test_closed_intervals_hold_and_reach_parity():
+    "Of 400 data sets with equal groups, few intervals leave parity out; none needs resamples."
+    rng, held = np.random.default_rng(5), []
+    for _ in range(400):
+        s, f = rng.integers(2, size=300), rng.random(300)
+        r = fairness_report(rng.random(300) < f, f, s)
+        held.append([row_of(r, "DI").high == 1, row_of(r, "DP difference").low == 0,
+                     row_of(r, "W2").low == 0,
+                     row_of(r, "positive rate", 0).low < .5 < row_of(r, "positive rate", 0).high])
+    assert (np.abs(np.mean(held, 0) - .95) < .04).all() # some 3.5 standard errors
+    assert all(math.isnan(row.low) for row in fairness_report(f > .5, f, s, ci=None).rows)
 
 
 def test_group_names_are_escaped():

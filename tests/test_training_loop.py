@@ -17,7 +17,7 @@ from fairw2_nb.models.mlp import FairMLPClassifier
 from fairw2_nb.models.networks import mlp
 from fairw2_nb.penalty.loss import WassersteinPenalty
 from fairw2_nb.penalty.references import Fresh
-from fairw2_nb.training.checkpoint import read_checkpoint
+from fairw2_nb.training.checkpoint import open_checkpoint
 from fairw2_nb.training.evaluation import evaluate, score_all
 from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
 from fairw2_nb.training.loop import TrainingDiverged, fit
@@ -78,7 +78,7 @@ def test_same_seed_same_network_and_resume(parts, options, tmp_path):
     file = tmp_path / "run.pt"
     run(parts, options, 2, checkpoint=file)
     kept = "average best draws history model opt penalty random settings tuner".split()
-    assert sorted(read_checkpoint(file)) == kept
+    assert sorted(open_checkpoint(file.read_bytes())) == kept
     resumed, rows = run(parts, options, 4, checkpoint=file)
     assert same(net, resumed) and rows == history
     other, _ = run(parts, options, 4, seed=1)

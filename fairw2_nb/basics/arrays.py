@@ -6,8 +6,6 @@
 __all__ = []
 
 # %% ../../nbs/basics/02_arrays.ipynb #8b4ea476
-from functools import reduce
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,12 +19,13 @@ def array_module(
 
 # %% ../../nbs/basics/02_arrays.ipynb #5d792d3f
 def numpy_on_cpu(
-    x: Tensor, # any tensor
+    x, # any tensor; an array stays as it is
 ): # NumPy array sharing its memory if on the CPU, else the tensor, detached
     "What the index arithmetic works on."
+    if not isinstance(x, Tensor): return x
     x = x.detach()
     if x.dtype in (torch.float16, torch.bfloat16): x = x.float()
-    return x.numpy() if x.device.type == "cpu" else x
+    return x.numpy() if x.is_cpu else x
 
 # %% ../../nbs/basics/02_arrays.ipynb #4178803c
 def as_float64(
@@ -36,30 +35,112 @@ def as_float64(
     xp = array_module(a)
     return xp.asarray(a, dtype=xp.float32 if getattr(a.device, "type", "") == "mps" else xp.float64)
 
+# %% ../../nbs/basics/02_arrays.ipynb #da29c36e
+def sum_by(
+    at, # where each value belongs, integers from 0 to n - 1
+    values, # shape of `at`
+    n: int, # number of places
+): # the sum of the values of each place, shape (n,)
+    "Sums by place: NumPy's bincount, or the same in torch."
+    if isinstance(values, Tensor): return values.new_zeros(n).index_add_(0, at, values)
+    return np.bincount(at, values, n)
+
 # %% ../../nbs/basics/02_arrays.ipynb #159aae89
+def _known(compute, inputs):
+    "Value and gradients as tensors, with the dtypes of the inputs that they belong to."
+    value, *grads = compute(*inputs)
+    dtype = inputs[0].dtype
+    for x, _ in zip(inputs[1:], grads[1:]): dtype = torch.promote_types(dtype, x.dtype)
+    if isinstance(value, Tensor): value = value.to(dtype)
+    else: value = torch.scalar_tensor(value, dtype=dtype)
+    return value, [g.to(x.dtype) for x, g in zip(inputs, grads)]
+
+SECOND = ("The Wasserstein penalty has a closed-form first derivative only: call backward() without "
+          "create_graph=True, or take second derivatives of the other terms of the loss apart.")
+
+# %% ../../nbs/basics/02_arrays.ipynb #02568cf8
 class _Attach(torch.autograd.Function):
-    "Passes a value on; answers backward with gradients that are known already."
+    "Computes a value with its gradients; answers backward with what is known already."
     @staticmethod
-    def forward(ctx, known, *inputs):
-        value, ctx.grads = known
+    def forward(ctx, compute, *inputs):
+        value, ctx.grads = _known(compute, inputs)
+        ctx.without = (None,) * (len(inputs) - len(ctx.grads))
         return value
 
     @staticmethod
     def backward(ctx, grad_output):
-        if torch.is_grad_enabled():
-            raise RuntimeError("The Wasserstein penalty has a closed-form first derivative only: "
-                               "call backward() without create_graph=True, or take second "
-                               "derivatives of the other terms of the loss apart.")
-        return None, *(grad_output * g for g in ctx.grads)
+        if torch.is_grad_enabled(): raise RuntimeError(SECOND)
+        return None, *(grad_output * g for g in ctx.grads), *ctx.without
 
-# %% ../../nbs/basics/02_arrays.ipynb #02568cf8
-def attach_grads(
-    value, # scalar, a number or a tensor
-    *pairs: tuple, # (input, gradient of the scalar with respect to it), one for each input
-) -> Tensor: # the scalar, connected to the inputs, with their dtype and device
-    "Connect `value` to inputs by gradients computed beforehand."
-    inputs = [x for x, _ in pairs]
-    dtype = reduce(torch.promote_types, [x.dtype for x in inputs])
-    if isinstance(value, Tensor): scalar = value.to(dtype, copy=True)
-    else: scalar = torch.tensor(float(value), dtype=dtype, device=inputs[0].device)
-    return _Attach.apply((scalar, [g.to(x.dtype) for x, g in pairs]), *inputs)
+    @staticmethod
+    def jvp(ctx, _, *tangents):
+        return sum((g * t).sum() for g, t in zip(ctx.grads, tangents) if t is not None)
+
+def transforming():
+    "Whether a transform of torch.func is at work, so that tensors may be wrapped."
+    return torch._C._are_functorch_transforms_active()
+
+def attach(
+    compute, # function of the inputs: the value, and gradients with respect to the first of them
+    *inputs, # tensors, or None
+) -> Tensor: # the value, a scalar connected to the inputs
+    "A scalar that is computed together with its gradients, as one node for autograd."
+    if not transforming(): return _Attach.apply(compute, *inputs)
+    return _Transformed.apply(compute, *inputs)[0]
+
+# %% ../../nbs/basics/02_arrays.ipynb #523a3e4f
+class _Once(torch.autograd.Function):
+    "Passes a gradient on, and refuses to be differentiated itself."
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(g, x): return g.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output): pass
+
+    @staticmethod
+    def backward(ctx, _): raise RuntimeError(SECOND)
+
+    @staticmethod
+    def jvp(ctx, *_): raise RuntimeError(SECOND)
+
+# %% ../../nbs/basics/02_arrays.ipynb #9de244dc
+class _Transformed(torch.autograd.Function):
+    "`_Attach` for the transforms of torch.func; gives the gradients, too."
+    @staticmethod
+    def forward(compute, *inputs):
+        value, grads = _known(compute, inputs)
+        return value, *grads
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.known = len(output) - 1
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(*output[1:], *inputs[1:len(output)])
+        ctx.save_for_forward(*output[1:])
+        ctx.without = (None,) * (len(inputs) - len(output))
+
+    @staticmethod
+    def backward(ctx, grad_output, *_):
+        grads, inputs = ctx.saved_tensors[:ctx.known], ctx.saved_tensors[ctx.known:]
+        once = [_Once.apply(grad_output * g, x) for g, x in zip(grads, inputs)]
+        return None, *once, *ctx.without
+
+# %% ../../nbs/basics/02_arrays.ipynb #6c8b148b
+def _forward_mode(ctx, _, *tangents):
+    grads = ctx.saved_tensors[:ctx.known]
+    known = sum((g * t).sum() for g, t in zip(grads, tangents) if t is not None)
+    return known, *(None for _ in grads)
+
+def _one_by_one(info, in_dims, compute, *inputs):
+    "The batch dimension of `vmap` as a loop."
+    found = []
+    for k in range(info.batch_size):
+        own = [x if d is None else x.select(d, k) for x, d in zip(inputs, in_dims[1:])]
+        found.append(_Transformed.apply(compute, *own))
+    stacked = tuple(map(torch.stack, zip(*found)))
+    return stacked, (0,) * len(stacked)
+
+_Transformed.jvp = staticmethod(_forward_mode)
+_Transformed.vmap = staticmethod(_one_by_one)

@@ -12,6 +12,7 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Callable
 
 import pandas as pd
@@ -19,6 +20,7 @@ from ..basics.webpage import html_page
 from .results import ABOUT, append_row, committed_rows, only_writer
 from .results import parse_lines, provenance, read_rows, refuse_old_rows
 from .results import set_aside
+from .workers import pool
 from fastcore.basics import patch
 
 # %% ../../nbs/experiments/01_experiment.ipynb #5b90bca5
@@ -89,13 +91,15 @@ def check_data(exp, setting, about):
                          f"{about['data']} when the command began: they changed, or a worker "
                          "sees others. Nothing was written for this run; start it again.")
 
+TURN = Lock() # of a process
+
 def make_row(exp, setting, about) -> dict: # setting, results, duration, label and provenance
     "Run one setting and make its row."
     import torch
     torch.set_num_threads(1)
     check_data(exp, setting, about)
     start = time.perf_counter()
-    with warnings.catch_warnings():
+    with TURN, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         results = exp.run(**setting)
     if taken := sorted(results.keys() & {*setting, *ABOUT, "check"}):
@@ -109,6 +113,13 @@ def make_row(exp, setting, about) -> dict: # setting, results, duration, label a
 def release(version) -> str: # "0.1" of "0.1.2"
     "The part of a package's version that may change results."
     return ".".join(str(version).split(".")[:2])
+
+def same_release(row) -> dict: # the row
+    "Refuse a row that a worker with another release of the package made."
+    here, there = provenance()["fairw2_nb"], row["fairw2_nb"]
+    if release(here) == release(there): return row
+    raise ValueError(f"A worker has fairw2_nb {there}, and this process {here}: "
+                     "install the same release on both.")
 
 def outdated(exp, path, jobs) -> list: # (number, line, why) of each
     "Rows of a file that answer one of the jobs, from other data or code."
@@ -141,16 +152,20 @@ def run_rows(
     folder, # where its row file is, or shall be
     campaign: str = "main", # name that the rows are kept under
     workers: int = 1, # processes
+    cluster: str = None, # Dask: "local", or the address of a scheduler
 ) -> pd.DataFrame: # one line per setting
     "Run the settings that have no row yet, and append each row as it is done."
-    from joblib import delayed, Parallel
+    from joblib import delayed
     from tqdm import tqdm
+    if exp.timed and cluster: raise ValueError(
+        f"{exp.name} measures time or memory: it runs alone, on this machine, without --cluster.")
     path = Path(folder) / f"{exp.name}.jsonl"
     with only_writer(path):
         asked, todo = missing(exp, path, settings, campaign)
-        pool = Parallel(n_jobs=1 if exp.timed else workers, return_as="generator_unordered")
-        made = pool(delayed(make_row)(exp, setting, label) for setting, label in todo)
-        for row in tqdm(made, exp.name, len(todo), disable=not todo): append_row(path, row)
+        with pool(1 if exp.timed else workers, cluster if todo else None) as call:
+            made = call(delayed(make_row)(exp, setting, label) for setting, label in todo)
+            for row in tqdm(made, exp.name, len(todo), disable=not todo):
+                append_row(path, same_release(row))
         found = {exp.key(row): row for row in reversed(read_rows(path))}
     return pd.DataFrame([found[key] for key in asked])
 

@@ -5,25 +5,40 @@
 # %% auto #0
 __all__ = []
 
-# %% ../../nbs/metrics/02_counts.ipynb #1c626930
+# %% ../../nbs/metrics/02_counts.ipynb #102afad9
 import numpy as np
-from ..basics.checks import as_binary, as_groups, check_lengths
+from ..basics.checks import as_binary, as_codes, as_groups, check_lengths
 
-# %% ../../nbs/metrics/02_counts.ipynb #2345ae6a
+# %% ../../nbs/metrics/02_counts.ipynb #b624e1f1
+def crossed_groups(
+    s, # one attribute, any labels, shape (n,), or several, shape (n, A)
+) -> tuple: # codes of shape (n,), and the list of labels they stand for
+    "Codes of groups; those of several attributes are the intersections that occur."
+    if getattr(s, "ndim", 1) != 2 or s.shape[1] == 1: return as_groups(s)
+    codes, names = as_codes(s)
+    sizes = [len(groups) for groups in names.values()]
+    cells, codes = np.unique(np.ravel_multi_index(codes.T, sizes), return_inverse=True)
+    if not 2 <= len(cells) <= 1000:
+        raise ValueError(f"`s` has {len(cells)} intersections of {len(sizes)} attributes: "
+                         "between 2 and 1,000 can be compared. Merge labels, or cut numbers.")
+    places = zip(*np.unravel_index(cells, sizes))
+    return codes, [tuple(g[k] for g, k in zip(names.values(), place)) for place in places]
+
+# %% ../../nbs/metrics/02_counts.ipynb #adee7179
 def count_table(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
-    s, # groups, shape (n,)
+    s, # groups, shape (n,), or several attributes, shape (n, A)
 ) -> tuple: # counts N[s, y, g] of shape (K, 2, 2), and the K group labels
     "Observations by group, label and prediction."
-    g, (codes, labels) = as_binary(y_pred, "y_pred"), as_groups(s)
+    g, (codes, labels) = as_binary(y_pred, "y_pred"), crossed_groups(s)
     check_lengths(y_pred=g, s=codes)
     y = as_binary(y_true, "y_true")
     check_lengths(y_true=y, y_pred=g)
     counts = np.bincount(codes * 4 + y * 2 + g, minlength=4 * len(labels))
     return counts.reshape(-1, 2, 2), labels
 
-# %% ../../nbs/metrics/02_counts.ipynb #a2b8490f
+# %% ../../nbs/metrics/02_counts.ipynb #b9466bc9
 def ratio(
     a, # numerator
     b, # denominator
@@ -32,7 +47,7 @@ def ratio(
     a, b = np.asarray(a, float), np.asarray(b, float)
     return np.divide(a, b, out=np.full(np.broadcast(a, b).shape, np.nan), where=b != 0)
 
-# %% ../../nbs/metrics/02_counts.ipynb #d205deb2
+# %% ../../nbs/metrics/02_counts.ipynb #78a5703e
 def lowest_over_highest(v):
     "Ratio of extremes over the last axis, NaN if all are zero."
     return ratio(v.min(-1), v.max(-1))
@@ -41,7 +56,7 @@ def gap(v):
     "Difference of extremes over the last axis."
     return v.max(-1) - v.min(-1)
 
-# %% ../../nbs/metrics/02_counts.ipynb #ac177a73
+# %% ../../nbs/metrics/02_counts.ipynb #7c13e598
 def table_positive(N):
     "P(g = 1 | S = s) from tables of counts."
     return ratio(N[..., 1].sum(-1), N.sum((-1, -2)))

@@ -7,18 +7,18 @@ __all__ = ['positive_rates', 'disparate_impact', 'demographic_parity_difference'
            'true_negative_rates', 'equal_opportunity_difference', 'equalized_odds_difference', 'group_accuracy',
            'group_mse', 'disparate_mse', 'score_distance']
 
-# %% ../../nbs/metrics/01_disparities.ipynb #e91a6799
+# %% ../../nbs/metrics/01_disparities.ipynb #6113fe23
 from functools import wraps
-from itertools import combinations
 
 import numpy as np
 import torch
-from ..basics.checks import as_binary, as_groups, as_scores, check_lengths
-from .counts import count_table, gap, lowest_over_highest, ratio, table_good
-from .counts import table_odds, table_positive
+from ..basics.checks import as_binary, as_scores, check_lengths
+from .counts import count_table, crossed_groups, gap, lowest_over_highest
+from .counts import ratio, table_good, table_odds, table_positive
 from ..transport.exact import wasserstein_1d
+from ..transport.sorting import rank_cells
 
-# %% ../../nbs/metrics/01_disparities.ipynb #9ea44194
+# %% ../../nbs/metrics/01_disparities.ipynb #49d45e77
 def _predictions_only(f):
     "Let a metric of `(y_pred, s)` also be called as `(y_true, y_pred, s)`, as fairlearn does."
     @wraps(f)
@@ -27,17 +27,17 @@ def _predictions_only(f):
         return f(*args, **kwargs)
     return call
 
-# %% ../../nbs/metrics/01_disparities.ipynb #7392cb90
+# %% ../../nbs/metrics/01_disparities.ipynb #595e4ab6
 @_predictions_only
 def positive_rates(
     y_pred, # predictions, shape (n,)
-    s, # groups, shape (n,)
+    s, # groups, shape (n,), or several attributes, shape (n, A)
 ) -> dict: # {group: P(g = 1 | S = group)}
     "The share of positive predictions in each group."
     N, labels = count_table(y_pred, y_pred, s)
     return dict(zip(labels, table_positive(N).tolist()))
 
-# %% ../../nbs/metrics/01_disparities.ipynb #61a5f23c
+# %% ../../nbs/metrics/01_disparities.ipynb #8940c238
 @_predictions_only
 def disparate_impact(
     y_pred, # predictions, shape (n,)
@@ -47,7 +47,7 @@ def disparate_impact(
     N, _ = count_table(y_pred, y_pred, s)
     return lowest_over_highest(table_positive(N)).item()
 
-# %% ../../nbs/metrics/01_disparities.ipynb #a7992996
+# %% ../../nbs/metrics/01_disparities.ipynb #0b62b13a
 @_predictions_only
 def demographic_parity_difference(
     y_pred, # predictions, shape (n,)
@@ -57,7 +57,7 @@ def demographic_parity_difference(
     N, _ = count_table(y_pred, y_pred, s)
     return gap(table_positive(N)).item()
 
-# %% ../../nbs/metrics/01_disparities.ipynb #c9cc4a3b
+# %% ../../nbs/metrics/01_disparities.ipynb #c2c0f793
 def group_rates(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -68,7 +68,7 @@ def group_rates(
     O = table_odds(N).tolist()
     return {(label, y): O[k][y] for k, label in enumerate(labels) for y in (0, 1)}
 
-# %% ../../nbs/metrics/01_disparities.ipynb #73727822
+# %% ../../nbs/metrics/01_disparities.ipynb #6c999d8c
 def true_positive_rates(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -77,7 +77,7 @@ def true_positive_rates(
     "TP_s: the share of positive predictions among the positives of each group."
     return {g: o for (g, y), o in group_rates(y_true, y_pred, s).items() if y == 1}
 
-# %% ../../nbs/metrics/01_disparities.ipynb #e45b60b3
+# %% ../../nbs/metrics/01_disparities.ipynb #d17d071b
 def true_negative_rates(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -86,7 +86,7 @@ def true_negative_rates(
     "TN_s: the share of negative predictions among the negatives of each group."
     return {g: 1 - o for (g, y), o in group_rates(y_true, y_pred, s).items() if y == 0}
 
-# %% ../../nbs/metrics/01_disparities.ipynb #ccc3f787
+# %% ../../nbs/metrics/01_disparities.ipynb #66501f04
 def equal_opportunity_difference(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -96,7 +96,7 @@ def equal_opportunity_difference(
     O = table_odds(count_table(y_true, y_pred, s)[0])
     return gap(O[:, 1]).item()
 
-# %% ../../nbs/metrics/01_disparities.ipynb #b0cc2252
+# %% ../../nbs/metrics/01_disparities.ipynb #b298711b
 def equalized_odds_difference(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -106,7 +106,7 @@ def equalized_odds_difference(
     O = table_odds(count_table(y_true, y_pred, s)[0])
     return gap(O.T).max().item()
 
-# %% ../../nbs/metrics/01_disparities.ipynb #791e0152
+# %% ../../nbs/metrics/01_disparities.ipynb #c5bdbed2
 def group_accuracy(
     y_true, # true labels, shape (n,)
     y_pred, # predictions, shape (n,)
@@ -116,7 +116,7 @@ def group_accuracy(
     N, labels = count_table(y_true, y_pred, s)
     return dict(zip(labels, ratio(table_good(N), N.sum((1, 2))).tolist()))
 
-# %% ../../nbs/metrics/01_disparities.ipynb #d110f115
+# %% ../../nbs/metrics/01_disparities.ipynb #da010880
 def group_mse(
     y_true, # true labels, shape (n,)
     scores, # scores in [0, 1], shape (n,)
@@ -125,12 +125,12 @@ def group_mse(
     threshold: float = .5, # used if `hard`
 ) -> dict: # {group: cMSE_s}, or {group: MSE_s} if `hard`
     "The mean squared error in each group, of the scores or of the predictions."
-    y, f, (codes, labels) = as_binary(y_true, "y_true"), as_scores(scores), as_groups(s)
+    y, f, (codes, labels) = as_binary(y_true, "y_true"), as_scores(scores), crossed_groups(s)
     check_lengths(y_true=y, scores=f, s=codes)
     error = ((f > threshold if hard else f) - y) ** 2
     return dict(zip(labels, ratio(np.bincount(codes, error), np.bincount(codes)).tolist()))
 
-# %% ../../nbs/metrics/01_disparities.ipynb #e0fc2fa8
+# %% ../../nbs/metrics/01_disparities.ipynb #0f36777b
 def disparate_mse(
     y_true, # true labels, shape (n,)
     scores, # scores in [0, 1], shape (n,)
@@ -142,16 +142,53 @@ def disparate_mse(
     errors = group_mse(y_true, scores, s, hard, threshold)
     return lowest_over_highest(np.array(list(errors.values()))).item()
 
-# %% ../../nbs/metrics/01_disparities.ipynb #49c352c5
+# %% ../../nbs/metrics/01_disparities.ipynb #707f7bfd
+def sorted_groups(
+    f: np.ndarray, # scores, shape (n,)
+    codes: np.ndarray, # group codes, shape (n,)
+) -> list: # the sorted scores of each group
+    "The scores of each group in order."
+    order = np.lexsort((f, codes))
+    return np.split(f[order], np.cumsum(np.bincount(codes))[:-1])
+
+def sorted_distance(x, y, p):
+    "W_p of two sorted samples."
+    i, j, width = rank_cells(len(x), len(y))
+    d, width = np.abs(x[i] - y[j]), width / (len(x) * len(y))
+    total = width @ d ** p
+    return np.sqrt(total) if p == 2 else total ** (1 / p)
+
+# %% ../../nbs/metrics/01_disparities.ipynb #aaa3d0c0
+def _level_means(x, p, levels=200):
+    "Means of the quantile function over equal pieces of the ranks, and its distance W_p to them."
+    i, j, width = rank_cells(len(x), levels)
+    means = np.bincount(j, width * x[i]) / len(x)
+    rest = width @ np.abs(x[i] - means[j]) ** p / (len(x) * levels)
+    return means, rest ** (1 / p)
+
+def farthest_pair(
+    parts: list, # sorted scores of each group
+    p: float, # exponent, at least 1
+) -> tuple: # places of the two groups in the list
+    "The two groups that are farthest apart, in memory of order of the scores."
+    if len(parts) == 2: return 0, 1
+    means, rest = map(np.array, zip(*(_level_means(x, p) for x in parts)))
+    low = np.array([(np.abs(means - m) ** p).mean(1) ** (1 / p) for m in means])
+    reach = low + rest + rest[:, None] >= low.max() * (1 - 1e-12)
+    pairs = [(a, b) for a, b in np.argwhere(reach).tolist() if a < b]
+    return max(pairs, key=lambda ab: sorted_distance(parts[ab[0]], parts[ab[1]], p))
+
+# %% ../../nbs/metrics/01_disparities.ipynb #2e715004
 @_predictions_only
 def score_distance(
     scores, # scores in [0, 1], shape (n,)
-    s, # groups, shape (n,)
+    s, # groups, shape (n,), or several attributes, shape (n, A)
     *,
     p: float = 2, # exponent, at least 1
 ) -> float: # W_p between the groups' scores, the largest over pairs of groups
     "The Wasserstein distance between the score distributions of the groups."
-    f, (codes, labels) = as_scores(scores), as_groups(s)
+    f, (codes, _) = as_scores(scores), crossed_groups(s)
     check_lengths(scores=f, s=codes)
-    parts = [torch.from_numpy(f[codes == k]) for k in range(len(labels))]
-    return max(wasserstein_1d(a, b, p).item() ** (1 / p) for a, b in combinations(parts, 2))
+    parts = sorted_groups(f, codes)
+    x, y = (torch.from_numpy(parts[k]) for k in farthest_pair(parts, p))
+    return wasserstein_1d(x, y, p).item() ** (1 / p)

@@ -5,42 +5,73 @@
 # %% auto #0
 __all__ = ['fairness_report', 'FairnessReport', 'threshold_for_rate']
 
-# %% ../../nbs/metrics/04_report.ipynb #608e134f
+# %% ../../nbs/metrics/04_report.ipynb #5941258b
 from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
-from ..basics.checks import as_binary, as_groups, as_scores, check_lengths
-from .intervals import bootstrap, metric_row, summarise
+from ..basics.checks import as_binary, as_scores, check_lengths
+from .counts import crossed_groups
+from .disparities import farthest_pair, sorted_distance, sorted_groups
+from .intervals import bootstrap, closed_form, metric_row, OF, summarise, tally
+from .intervals import worst_pair
+from ..transport.estimation import sorted_interval
 from fastcore.basics import patch
 
-# %% ../../nbs/metrics/04_report.ipynb #3b61f93a
+# %% ../../nbs/metrics/04_report.ipynb #cf67c00e
 def fairness_report(
     y_true, # true labels 0/1, shape (n,)
     scores, # scores in [0, 1], shape (n,)
-    s, # groups, shape (n,)
+    s, # groups, any labels, shape (n,), or several attributes, shape (n, A)
     threshold: float = .5, # predictions are `scores > threshold`
-    n_boot: int = 0, # bootstrap resamples for intervals, 0 for none
-    ci: float = .95, # coverage of the percentile intervals
+    n_boot: int = 0, # bootstrap resamples, 0 for intervals in closed form
+    ci: float = .95, # coverage of the intervals, None for no intervals
     seed: int = 0, # seed of the resampling
 ): # FairnessReport: displays as a table; `report["DI"]`, `pick`, `to_frame()`, `to_dict()`
     "Every metric for one classifier."
-    y, f, (codes, labels) = as_binary(y_true, "y_true"), as_scores(scores), as_groups(s)
+    y, f, (codes, labels) = as_binary(y_true, "y_true"), as_scores(scores), crossed_groups(s)
     check_lengths(y_true=y, scores=f, s=codes)
     _check_options(threshold, n_boot, ci, seed)
-    whole, groups = summarise(np.ones((1, len(y)), int), y, f, codes, threshold)
-    draws, by_group = bootstrap(y, f, codes, threshold, n_boot, seed) if n_boot else ({}, {})
-    rows = [metric_row(m, None, v[0], draws.get(m), ci) for m, v in whole.items()]
-    for m, v in groups.items():
-        for k, g in enumerate(labels):
-            rows.append(metric_row(m, g, v[0, k], by_group[m][:, k] if n_boot else None, ci))
+    N = np.bincount(codes * 4 + y * 2 + (f > threshold), minlength=4 * len(labels))
+    N = N.reshape(-1, 2, 2)
+    whole, groups = summarise(N, np.bincount(codes, (f - y) ** 2))
+    distances, W2_ends, pairs = _distances(sorted_groups(f, codes), ci)
+    pairs |= {m: worst_pair(m, groups)[1:] for m in OF if not np.isnan(whole[m])}
+    ends = closed_form(N, whole, groups, ci) | W2_ends if ci else {}
+    draws = bootstrap(tally(y, f, codes, threshold), n_boot, seed) if n_boot else ({}, {})
+    rows = _rows(whole | distances, groups, labels, draws, ci, ends, pairs)
     settings = dict(n=len(y), threshold=threshold, n_boot=n_boot, ci=ci, seed=seed)
     notes = _notes(whole["positive rate"].item(), whole["Acc"].item(), y.mean().item())
-    return FairnessReport(rows, labels, settings, notes)
+    return FairnessReport(rows, labels, settings, notes + _small(groups["n"], labels))
 
+# %% ../../nbs/metrics/04_report.ipynb #03aa9064
+def _name(label):
+    "A label as text, that of an intersection without brackets."
+    return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
+def _distances(parts, ci):
+    "W_1 and W_2 of the groups farthest apart, the interval of W_2, and which groups they are."
+    pairs = {"W1": farthest_pair(parts, 1), "W2": farthest_pair(parts, 2)}
+    found = {m: sorted_distance(parts[a], parts[b], int(m[1])) for m, (a, b) in pairs.items()}
+    x, y = (parts[k] for k in pairs["W2"])
+    known = ci and min(len(x), len(y)) > 1
+    ends = {"W2": tuple(min(v, 1.) for v in sorted_interval(x, y, ci)[1:])} if known else {}
+    return found, ends, pairs
 
-# %% ../../nbs/metrics/04_report.ipynb #849bd6a5
+def _rows(whole, groups, labels, draws, ci, ends, pairs):
+    "One row for each metric of the whole and for each metric and group."
+    rows, none = [], (np.nan, np.nan)
+    for m, v in whole.items():
+        to = " and " if m in ("W1", "W2") else " to "
+        pair = to.join(_name(labels[k]) for k in pairs.get(m, ())) if len(labels) > 2 else ""
+        rows.append(metric_row(m, None, v, draws[0].get(m), ci, ends.get(m, none), pair))
+    for m, v in groups.items():
+        for k, g in enumerate(labels):
+            resampled = draws[1][m][:, k] if draws[1] else None
+            rows.append(metric_row(m, g, v[k], resampled, ci, ends.get((m, k), none)))
+    return rows
+
+# %% ../../nbs/metrics/04_report.ipynb #5f8697cf
 @dataclass(frozen=True, repr=False)
 class FairnessReport:
     "Every metric of a classifier, of the whole and by group, with intervals if asked for."
@@ -63,11 +94,13 @@ class FairnessReport:
         texts = {(r.metric, r.group): str(r) for r in self.rows}
         whole = {metric: text for (metric, group), text in texts.items() if group is None}
         metrics = list(dict.fromkeys(m for m, group in texts if group is not None))
+        if len(self.labels) > 4: # a line per group, without intervals
+            texts = {(r.metric, r.group): str(r._replace(low=np.nan)) for r in self.rows}
         cells = [[texts[m, g] for g in self.labels] for m in metrics]
-        by_group = pd.DataFrame(cells, metrics, [f"group {g}" for g in self.labels])
-        return pd.DataFrame({"whole": whole}), by_group
+        by_group = pd.DataFrame(cells, metrics, [f"group {_name(g)}" for g in self.labels])
+        return pd.DataFrame({"whole": whole}), by_group.T if len(self.labels) > 4 else by_group
 
-# %% ../../nbs/metrics/04_report.ipynb #825408dd
+# %% ../../nbs/metrics/04_report.ipynb #7e8cda76
 @patch
 def __repr__(self: FairnessReport):
     return "\n\n".join([*(table.to_string() for table in self._tables()), *self.notes])
@@ -77,24 +110,20 @@ def _repr_html_(self: FairnessReport):
     tables = [table.to_html(escape=True) for table in self._tables()]
     return "\n".join(tables + [f"<p>{note}</p>" for note in self.notes])
 
-
-
-# %% ../../nbs/metrics/04_report.ipynb #edb297d9
+# %% ../../nbs/metrics/04_report.ipynb #bac1c6b3
 def _check_options(threshold, n_boot, ci, seed):
     "Raise if an option of the report cannot be meant."
     def refuse(name, value, expected): raise ValueError(f"{name} = {value!r}: expected {expected}.")
     if not isinstance(threshold, (int, float)) or not 0 <= threshold <= 1:
         refuse("threshold", threshold, "a value between 0 and 1")
-    if not isinstance(ci, float) or not 0 < ci < 1:
+    if not (ci is None and not n_boot) and not (isinstance(ci, float) and 0 < ci < 1):
         refuse("ci", ci, "a coverage strictly between 0 and 1, such as .95")
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         refuse("seed", seed, "a whole number of at least 0")
     if not isinstance(n_boot, (int, np.integer)) or n_boot < 0:
         refuse("n_boot", n_boot, "a whole number of resamples, 0 for no intervals")
 
-
-
-# %% ../../nbs/metrics/04_report.ipynb #5510ea91
+# %% ../../nbs/metrics/04_report.ipynb #8845a87e
 def _notes(rate, accuracy, base):
     "Sentences on a positive rate far from the base rate, and on an accuracy that is not earned."
     notes = []
@@ -107,7 +136,15 @@ def _notes(rate, accuracy, base):
                      f"predicting {int(base > .5)} for everyone.")
     return tuple(notes)
 
-# %% ../../nbs/metrics/04_report.ipynb #48196a12
+def _small(n, labels, few=30):
+    "A sentence on small groups, where there are more than two."
+    small = [f"{_name(label)} ({k:.0f})" for label, k in zip(labels, n) if k < few]
+    if len(n) < 3 or not small: return ()
+    named = ", ".join(small[:5]) + (", ..." if len(small) > 5 else "")
+    return (f"{len(small)} of {len(n)} groups have fewer than {few} observations: {named}. "
+            "Ratios and gaps that they decide say little.",)
+
+# %% ../../nbs/metrics/04_report.ipynb #94bc8d78
 @patch
 def pick(self: FairnessReport,
     *metrics: str, # metrics of the whole, such as "Acc" or "DI"
@@ -120,7 +157,7 @@ def pick(self: FairnessReport,
     values |= {f"{m}{g}": self[m, g] for g in self.labels for m in by_group}
     return {prefix + name: value for name, value in values.items()}
 
-# %% ../../nbs/metrics/04_report.ipynb #d1357d19
+# %% ../../nbs/metrics/04_report.ipynb #5e6c84c7
 @patch
 def to_frame(self: FairnessReport): # DataFrame with columns metric, group, value, low, high, note
     "The rows as a DataFrame."
@@ -133,7 +170,7 @@ def to_dict(self: FairnessReport) -> dict: # settings, notes, and the rows as di
     rows = [r._asdict() for r in self.rows]
     return {**self.settings, "notes": list(self.notes), "rows": rows}
 
-# %% ../../nbs/metrics/04_report.ipynb #647880b7
+# %% ../../nbs/metrics/04_report.ipynb #5e1aed42
 def threshold_for_rate(
     scores, # scores in [0, 1], shape (n,)
     rate: float, # share of positive predictions, between 0 and 1

@@ -6,21 +6,25 @@
 __all__ = []
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #56d41894
+import sys
 import warnings
 from functools import wraps
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from ..basics.arrays import attach_grads, numpy_on_cpu
-from ..basics.checks import as_labels, as_mask, as_sample, refuse_nonfinite
+from ..basics.arrays import array_module, numpy_on_cpu, transforming
+from ..basics.checks import as_column, as_labels, as_sample, refuse_nonfinite
 from torch import Tensor
+from torch.compiler import is_compiling
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #29311e06
 class Sample(NamedTuple):
-    "Scores with their groups and, where they are needed, labels."
+    "Scores with their groups and, where they are needed, labels and weights."
     scores: Tensor # shape (n,)
-    s: Tensor # groups, boolean, shape (n,)
+    s: Tensor # groups, booleans or whole numbers, shape (n,)
     y: Tensor = None # labels, shape (n,)
+    weight: Tensor = None # weights of the observations, shape (n,)
 
     def where(self, keep):
         "The rows that a mask keeps."
@@ -31,10 +35,50 @@ class Sample(NamedTuple):
         y = None if self.y is None else self.y.to(f.device)
         return Sample(self.scores.detach().to(f), self.s.to(f.device), y)
 
+    def weighted(self, sample_weight, ref):
+        "With weights of the observations, which a reference does not have."
+        if sample_weight is None: return self
+        if ref is not None:
+            raise ValueError("`sample_weight` and a reference do not go together: a reference keeps "
+                             "no weights. Use larger batches instead, with reference=0.")
+        return self._replace(weight=as_column(sample_weight, self.scores, "sample_weight"))
+
+def join(columns, others):
+    "Arrays of a batch, each followed by that of a reference; without weights."
+    concat = array_module(columns[0]).concat
+    others = [None if c is None else numpy_on_cpu(c) for c in others]
+    others[1] = whole_numbers(others[1], "ref_s")
+    pairs = zip(columns[:3], others)
+    return [None if a is None or b is None else concat((a, b)) for a, b in pairs] + [None]
+
+# %% ../../nbs/penalty/03_comparisons.ipynb #8544cc64
+BASE, COLUMNS = 100, 3
+
+def group_numbers(
+    s, # groups, shape (B,), (B, 1) or (B, A)
+    f: Tensor, # the scores they belong to, shape (B,)
+    name: str = "s", # how to call them in an error message
+) -> Tensor: # one whole number per score, shape (B,), on the device of `f`
+    "Groups as one column; several attributes as one number, with 100 as the base."
+    if isinstance(s, Tensor) and s.shape == f.shape and s.device == f.device: return s
+    if not isinstance(s, Tensor):
+        s = np.array(s)
+        if s.dtype.kind not in "biuf":
+            raise ValueError(f"`{name}` must hold whole numbers, one per score: recode it, for "
+                             "example `(column == label).astype(int)` or `pandas.factorize`.")
+        s = torch.as_tensor(s)
+    if s.ndim < 2 or s.shape[1] == 1: return as_column(s, f, name)
+    if len(s) != len(f): as_column(s[:, 0], f, name)
+    s = s.detach().to(f.device)
+    if s.shape[1] > COLUMNS or not ((s >= 0) & (s < BASE) & (s == s.floor())).all():
+        raise ValueError(f"`{name}` has {s.shape[1]} columns: expected at most {COLUMNS} attributes "
+                         f"with whole numbers from 0 to {BASE - 1} each.")
+    return (s.long() * BASE ** torch.arange(s.shape[1], device=f.device)).sum(1)
+
 # %% ../../nbs/penalty/03_comparisons.ipynb #448632ed
 def checked(
     scores, # shape (B,) or (B, 1)
-    s, # groups 0/1, shape (B,) or (B, 1)
+    s, # groups, shape (B,), (B, 1) or (B, A)
     y=None, # labels, shape (B,) or (B, 1)
     name: str = "", # prefix in error messages, "ref " for a reference
     needs_y: bool = False, # whether labels are needed
@@ -44,11 +88,49 @@ def checked(
     f = as_sample(scores, f"{name}scores")
     if not len(f) and not name:
         raise ValueError("`scores` is empty: a batch needs at least one score.")
-    return Sample(f, as_mask(s, f, f"{name}s"), as_labels(y, f, needs_y, binary))
+    return Sample(f, group_numbers(s, f, f"{name}s"), as_labels(y, f, needs_y, binary))
+
+# %% ../../nbs/penalty/03_comparisons.ipynb #beff4b60
+def whole_numbers(
+    s, # groups, array
+    name: str = "s", # how to call them in an error message
+): # the same as booleans or integers
+    "Groups that can be counted, or a sentence."
+    if s.dtype == bool or s.dtype == int: return s # as almost always
+    xp = array_module(s)
+    if s.dtype in (xp.float32, xp.float64, xp.float16):
+        good = (abs(s) < 2 ** 53) & (s == xp.floor(s))
+        if not good.all():
+            raise ValueError(f"`{name}` must hold whole numbers, one for each group, but holds "
+                             f"{s[~good][:3].tolist()}: recode it, and drop what is missing.")
+        s = xp.asarray(s, dtype=xp.int64)
+    return s
+
+def check_weights(w):
+    "Refuse weights of observations that are negative, infinite, NaN or all zero."
+    if not ((w >= 0) & (w < float("inf"))).all() or not w.any():
+        raise ValueError("`sample_weight` must be finite and non-negative, and not all zero.")
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #efa40d88
-def check_options(p, grad, n_bins, on="score", given=None):
+class How(NamedTuple):
+    "What all parts of a comparison have in common, as `WassersteinPenalty` explains it."
+    p: float = 2
+    grad: str = "exact"
+    n_bins: int = 500
+    relative: bool = False
+    weights: str = "equal"
+    given: object = None
+    crossed: bool = False
+    columns: int = 1 # attributes in `s`
+
+    @property
+    def whole(self):
+        "Whether all observations are compared at once, in no parts."
+        return self.given is None and (self.columns == 1 or self.crossed)
+
+def check_options(how, on="score"):
     "Refuse options that do not exist."
+    p, grad, n_bins, given = how.p, how.grad, how.n_bins, how.given
     if grad not in ("exact", "paper"):
         raise ValueError(f'grad = {grad!r}: expected "exact" or "paper".')
     if not isinstance(p, (int, float)) or not 1 <= p < float("inf"):
@@ -62,6 +144,10 @@ def check_options(p, grad, n_bins, on="score", given=None):
         raise ValueError(f'on = {on!r}: expected "score", "error" or a function of (scores, y).')
     if not isinstance(given, (int, str, type(None))) or given not in (None, 0, 1, "each"):
         raise ValueError(f'given = {given!r}: expected None, 0, 1 or "each".')
+    if how.weights not in ("equal", "share", "root"):
+        raise ValueError(f'weights = {how.weights!r}: expected "equal", "share" or "root".')
+    if how.relative and (p, grad) != (2, "exact"):
+        raise ValueError('relative=True needs p = 2 and grad = "exact".')
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #c1013bc1
 def compared(on, sample):
@@ -77,29 +163,60 @@ def compared(on, sample):
         raise ValueError("The function `on` returned values without gradient: compute them from "
                          "the scores by differentiable operations, not by comparisons or "
                          "detached ones.")
-    named = {"scores": numpy_on_cpu(f), "what `on` returned": numpy_on_cpu(v)}
-    refuse_nonfinite(v.detach().sort().values, **named)
+    if not v.detach().isfinite().all():
+        named = {"scores": numpy_on_cpu(f), "what `on` returned": numpy_on_cpu(v)}
+        refuse_nonfinite(v.detach().sort().values, **named)
     return sample._replace(scores=v)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #9d41762a
-def parts_of(given, sample):
-    "The parts of a sample, each compared by itself: all, or those of one label or of each."
-    if given is None: return [sample]
-    labels = (0, 1) if given == "each" else (given,)
-    return [sample.where(sample.y == label) for label in labels]
+def parts_of(
+    how: How, # its `given`, `columns` and `crossed`
+    s, # groups, array
+    y, # labels
+    weight=None, # weights of the observations
+) -> list: # of (mask of the rows, their groups)
+    "The parts of a sample, each compared by itself."
+    labels = {None: [None], "each": [0, 1]}.get(how.given, [how.given])
+    masks = [s == s if label is None else y == label for label in labels]
+    if weight is not None:
+        check_weights(weight)
+        masks = [mask & (weight > 0) for mask in masks]
+    groups = [s]
+    if how.columns > 1 and not how.crossed:
+        groups = [s // BASE ** a % BASE for a in range(how.columns)]
+    return [(mask, group) for mask in masks for group in groups]
+
+# %% ../../nbs/penalty/03_comparisons.ipynb #6e1594c6
+def columns_of(s):
+    "How many attributes `s` has."
+    shape = s.shape if hasattr(s, "shape") else np.shape(s)
+    return shape[1] if len(shape) == 2 else 1
+
+def two_groups(s):
+    "True for group 1, or a sentence if there are others than 0 and 1."
+    if not ((s == 0) | (s == 1)).all():
+        raise ValueError('grad="paper" compares the groups 0 and 1; more groups need grad="exact".')
+    return torch.as_tensor(s).bool()
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #80cb2b79
-def no_penalty(scores, why):
-    "A penalty of zero, connected to the scores of the batch, with a warning that says why."
-    refuse_nonfinite(scores.detach().sort().values, scores=numpy_on_cpu(scores))
-    warnings.warn(why, stacklevel=5)
-    return attach_grads(0., (scores, torch.zeros_like(scores)))
+def warn_caller(why):
+    "A warning that names the first line outside of this package and torch."
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals["__name__"].startswith(("fairw2_nb.", "torch.")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(why, stacklevel=level - 1)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #470493b2
+def refuse_transforms():
+    "A ring cannot remember the wrapped tensors of torch.func."
+    if transforming():
+        raise RuntimeError("Inside of torch.func.grad, vmap and their kind a ring cannot remember "
+                           "scores: call penalty.eval() first, or use reference=0 and ref=...")
+
 def uncompiled(f):
     "The function, left out of the graphs of torch.compile."
     @wraps(f)
     def call(*args, **kwargs):
-        if torch.compiler.is_compiling(): return torch.compiler.disable(f)(*args, **kwargs)
+        if is_compiling(): return torch.compiler.disable(f)(*args, **kwargs)
         return f(*args, **kwargs)
     return call

@@ -7,9 +7,8 @@ __all__ = ['paper_gradient', 'exact_gradient']
 
 # %% ../../nbs/penalty/01_gradients.ipynb #816d3639
 import torch
-from ..basics.arrays import array_module, as_float64, numpy_on_cpu
-from ..basics.checks import refuse_nonfinite
-from ..transport.exact import sorted_costs
+from ..basics.arrays import array_module, as_float64, numpy_on_cpu, sum_by
+from ..transport.barycentre import check_range, group_costs, group_order, group_weights
 from ..transport.grid import bin_index, group_cdf
 from torch import Tensor
 
@@ -32,24 +31,40 @@ def paper_gradient(
         distance = (edge - edge_of_cor).sign()
     return distance / n_bins / (n_s * cdf.bin_mass(b, sb))
 
+# %% ../../nbs/penalty/01_gradients.ipynb #5e1cb047
+def represented(
+    s, # groups of the batch, counted from 0
+    sizes, # of the groups in batch and reference, shape (K,)
+): # shape (K,)
+    "How many scores of its group each score of the batch stands for."
+    xp = array_module(s)
+    own, sizes = xp.bincount(s, minlength=len(sizes)), xp.asarray(sizes, device=s.device)
+    return as_float64(sizes) / as_float64(xp.clip(own, 1, None))
+
+def shares_of(mass, s, n_groups):
+    "The weights of scores, made to sum to one in each group, and their former sums."
+    sums = sum_by(s, as_float64(mass), n_groups)
+    return mass / sums[s], numpy_on_cpu(sums)
+
 # %% ../../nbs/penalty/01_gradients.ipynb #9268ba5a
 def exact_gradient(
     f: Tensor, # scores of batch and reference, shape (n,)
-    s: Tensor, # their groups, boolean, shape (n,)
+    s: Tensor, # their groups, booleans or whole numbers, shape (n,)
     n_batch: int, # how many of them are the batch
     p: float = 2, # exponent, at least 1
-) -> tuple: # W_p^p of all, and the gradient for each score of the batch; None, None without a group
+    weights: str = "equal", # weights of the groups: "equal", "share" or "root"
+    mass=None, # weights of the scores, above 0, shape (n,)
+) -> tuple: # W_p^p of all, and the gradient for each score of the batch; None, None for one group
     "The exact gradient of W_p^p, each group's total normalised to the batch's own count."
     f, s = numpy_on_cpu(f), numpy_on_cpu(s)
-    order = f.argsort()
-    in_one = s[order]
-    groups = order[~in_one], order[in_one]
-    if not (len(groups[0]) and len(groups[1])): return None, None
-    samples = [as_float64(f[at]) for at in groups]
-    refuse_nonfinite(*samples, scores=f)
-    value, *grads = sorted_costs(*samples, p)
-    grad = array_module(f).zeros_like(f)
-    for at, g in zip(groups, grads):
-        in_batch = max(1, int((at < n_batch).sum()))
-        grad[at] = g if n_batch == len(f) else g * (len(at) / in_batch)
+    order, s, sizes, ends = group_order(f, s)
+    check_range(f, ends, p)
+    if len(sizes) < 2: return None, None
+    x, by_group, w, xp = as_float64(f[order]), s[order], None, array_module(f)
+    if mass is not None: mass, sums = shares_of(mass[order], by_group, len(sizes))
+    if weights != "equal": w = group_weights(weights, sizes if mass is None else sums)
+    value, g = group_costs(x, by_group, sizes, p, w, mass)
+    if n_batch < len(f): g *= represented(s[:n_batch], sizes)[by_group]
+    grad = xp.empty_like(f)
+    grad[order] = xp.asarray(g, dtype=f.dtype)
     return value, torch.as_tensor(grad[:n_batch])

@@ -7,9 +7,10 @@ __all__ = ['wasserstein_penalty', 'WassersteinPenalty']
 
 # %% ../../nbs/penalty/04_loss.ipynb #68d3f5bf
 import torch
-from ..basics.arrays import attach_grads
-from .comparisons import Sample, checked, check_options, compared
-from .comparisons import no_penalty, parts_of, uncompiled
+from ..basics.arrays import attach, numpy_on_cpu
+from .comparisons import How, Sample, checked, check_options, columns_of
+from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
+from .comparisons import uncompiled, warn_caller, whole_numbers
 from .gradients import exact_gradient, paper_gradient
 from .relative import quotient
 from .references import as_reference, Fresh, Ring
@@ -17,65 +18,98 @@ from fastcore.basics import patch
 from torch import nn, Tensor
 
 # %% ../../nbs/penalty/04_loss.ipynb #5e85427d
-def distance(batch, ref, p, grad, n_bins, relative=False):
-    "W_p^p of samples that have been checked, connected to the scores of the batch."
-    f, s, n = batch.scores.detach(), batch.s, len(batch.s)
-    if ref is not None: f, s = torch.cat([f, ref.scores]), torch.cat([s, ref.s])
-    value, g = exact_gradient(f, s, n, p)
+def part_gradient(how, n, f, s, mass=None):
+    "Value and gradient of one part of batch and reference, of which n scores are the batch's."
+    value, g = exact_gradient(f, s, n, how.p, how.weights, mass) if n else (None, None)
     if value is None:
-        why = f"None of the {len(f)} scores of batch and reference is of group {int(not s[0])}: "
-        return no_penalty(batch.scores, why + "the penalty is 0. Use larger batches, or a "
-                          "reference such as `reference=2000`.")
-    if relative: value, g = quotient(value, g, f, s, n)
-    if grad == "paper": g = paper_gradient(f, s, n, p, n_bins)
-    return attach_grads(value, (batch.scores, g))
+        why = f"All {len(f)} scores of batch and reference are of group {int(s[0])}: " if n else (
+            "None of the scores of the batch has the label that `given` asks for: this part of ")
+        warn_caller(why + "the penalty is 0. Use larger batches, or a reference such as "
+                    "`reference=2000`.")
+        return 0., torch.as_tensor(f)[:n] * 0
+    if how.relative: return quotient(value, g, torch.as_tensor(f), torch.as_tensor(s), n)
+    if how.grad == "paper":
+        g = paper_gradient(torch.as_tensor(f), two_groups(s), n, how.p, how.n_bins)
+    return value, g
+
+# %% ../../nbs/penalty/04_loss.ipynb #c99f8fe2
+def compare(how, f, s, y=None, weight=None, *ref):
+    "Value and gradient of all parts, averaged; `ref` holds the columns of a reference."
+    columns, n = [None if c is None else numpy_on_cpu(c) for c in (f, s, y, weight)], len(f)
+    columns[1] = whole_numbers(columns[1])
+    if ref: columns = join(columns, ref)
+    f, s, y, weight = columns
+    if how.whole and weight is None: return part_gradient(how, n, f, s)
+    grad = torch.as_tensor(f[:n]) * 0
+    total = grad.sum()
+    parts = parts_of(how, s, y, weight)
+    for keep, groups in parts:
+        mass = None if weight is None else weight[keep]
+        value, g = part_gradient(how, int(keep[:n].sum()), f[keep], groups[keep], mass)
+        total += torch.as_tensor(value).to(total)
+        grad[torch.as_tensor(keep[:n])] += g.to(grad)
+    return total / len(parts), grad / len(parts)
+
+def distance(batch, ref, how):
+    "What is compared of samples that have been checked, as one node on the scores of the batch."
+    def compute(*columns): return compare(how, *columns)
+    return attach(compute, *batch, *(() if ref is None else ref[:3]))
 
 # %% ../../nbs/penalty/04_loss.ipynb #c6e4d3e0
 @uncompiled
 def wasserstein_penalty(
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)
-    s, # groups 0/1, shape (B,) or (B, 1)
+    s, # groups, whole numbers, shape (B,); of several attributes (B, A)
     *,
     p: float = 2, # exponent, at least 1
     ref_scores=None, # more scores, without gradient, shape (M,)
     ref_s=None, # their groups, shape (M,)
     grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
     n_bins: int = 500, # bins of the grid of the published one
+    weights: str = "equal", # weights of the groups if there are more than two: or "share", "root"
+    sample_weight=None, # weights of the observations, shape (B,)
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
-    "W_p^p between the scores of two groups, with its gradient for each score of the batch."
-    check_options(p, grad, n_bins)
-    batch = checked(scores, s)
+    "W_p^p between the scores of groups, with its gradient for each score of the batch."
+    how = How(p, grad, n_bins, weights=weights, columns=columns_of(s))
+    check_options(how)
     if (ref_scores is None) != (ref_s is None):
         raise ValueError("A reference needs both `ref_scores` and `ref_s`: one of them is missing.")
-    ref = None
+    batch, ref = checked(scores, s), None
     if ref_scores is not None: ref = checked(ref_scores, ref_s, name="ref_").beside(batch.scores)
-    return distance(batch, ref, p, grad, n_bins)
+    return distance(batch.weighted(sample_weight, ref), ref, how)
 
 # %% ../../nbs/penalty/04_loss.ipynb #89c52cd6
 class WassersteinPenalty(nn.Module):
-    "W_p^p between two groups, as a term to add to a loss: `risk + lam * penalty(scores, s, y)`."
+    "W_p^p between groups, as a term to add to a loss: `risk + lam * penalty(scores, s, y)`."
     def __init__(self,
         p: float = 2, # exponent, at least 1
         on="score", # "score", "error" for (score - y)^2, or a function of (scores, y)
         given=None, # compare among y = 0 or y = 1 only, or "each": both, averaged
-        reference=0, # recent scores to keep, a number or Ring(number); Fresh(number) to draw anew
+        reference=0, # recent scores to keep: a number, Ring(number), "auto"; or Fresh(number)
         grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
         n_bins: int = 500, # bins of the grid of the published one
         relative: bool = False, # divide by the variance of what is compared; p = 2, exact
+        weights: str = "equal", # weights of the groups if there are more than two: or "share", "root"
+        crossed: bool = False, # several attributes: their combinations, not each by itself
     ):
         super().__init__()
-        check_options(p, grad, n_bins, on, given)
         self.p, self.on, self.given = p, on, given
         self.grad, self.n_bins, self.relative = grad, n_bins, relative
-        if relative and (p, grad) != (2, "exact"):
-            raise ValueError('relative=True needs p = 2 and grad = "exact".')
+        self.weights, self.crossed = weights, crossed
+        check_options(self.how(), on)
         self.reference = as_reference(reference)
 
-    def reset(self):
-        "Forget the reference, for example before training another network."
-        if self.ring: self.ring.reset()
+    def how(self, columns=1):
+        "The options of a comparison."
+        of_parts = self.relative, self.weights, self.given, self.crossed
+        return How(self.p, self.grad, self.n_bins, *of_parts, columns)
 
 # %% ../../nbs/penalty/04_loss.ipynb #a002cf04
+@patch
+def reset(self: WassersteinPenalty):
+    "Forget the reference, for example before training another network."
+    if self.ring: self.ring.reset()
+
 @patch(as_prop=True)
 def ring(self: WassersteinPenalty):
     "The ring of scores that are kept, or None."
@@ -90,7 +124,10 @@ def fresh(self: WassersteinPenalty):
 def extra_repr(self: WassersteinPenalty):
     "The options, as `print(penalty)` shows them."
     fresh = f", reference={self.reference}" if self.fresh else ""
-    return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{fresh}"
+    more = "".join(f", {name}={getattr(self, name)!r}" for name, usual in
+                   (("relative", False), ("weights", "equal"), ("crossed", False))
+                   if getattr(self, name) != usual)
+    return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{more}{fresh}"
 
 # %% ../../nbs/penalty/04_loss.ipynb #0eb9994f
 @patch
@@ -100,36 +137,33 @@ def _ref(self: WassersteinPenalty, ref, f, **labels):
         if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3):
             raise ValueError("`ref` must be (scores, s) or (scores, s, y).")
         ref = checked(*ref, name="ref ", **labels)
-    elif self.ring and self.ring.seen > 0: ref = Sample(*self.ring.filled())
+    elif ring := self.ring:
+        ref = Sample(*ring.filled())
+        if not len(ref.s): return None
     elif self.training and self.fresh:
         raise ValueError(f"{self.reference} is drawn by `fit`: in a loop of your own, give ref=...")
     else: return None
     ref = compared(self.on, ref.beside(f))
     return ref._replace(scores=ref.scores.detach())
 
-@patch
-def _part(self: WassersteinPenalty, part, ref, values):
-    "The penalty of one part of the batch, with the same part of the reference."
-    if len(part.s): return distance(part, ref, self.p, self.grad, self.n_bins, self.relative)
-    return no_penalty(values, f"None of the {len(values)} scores of the batch has the label that "
-                      "`given` asks for: this part of the penalty is 0. Use larger batches.")
-
 # %% ../../nbs/penalty/04_loss.ipynb #aae00f8e
 @patch
 @uncompiled
 def forward(self: WassersteinPenalty,
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)
-    s, # groups 0/1, shape (B,) or (B, 1)
+    s, # groups, whole numbers, shape (B,); of several attributes (B, A)
     y=None, # true labels 0/1, needed if `on` or `given` look at them
     ref=None, # explicit reference, (scores, s) or (scores, s, y)
+    sample_weight=None, # weights of the observations, shape (B,); without a reference
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
     "The penalty of a batch."
     binary = self.given is not None
     labels = {"needs_y": self.on != "score" or binary, "binary": binary}
     batch = checked(scores, s, y, **labels)
-    values, ref = compared(self.on, batch), self._ref(ref, batch.scores, **labels)
-    parts = parts_of(self.given, values)
-    refs = [None] * len(parts) if ref is None else parts_of(self.given, ref)
-    total = sum(self._part(*pair, values.scores) for pair in zip(parts, refs)) / len(parts)
-    if self.ring and self.training: self.ring.push(*batch) # last: the reference is a view of it
+    ref = self._ref(ref, batch.scores, **labels)
+    values = compared(self.on, batch).weighted(sample_weight, ref)
+    total = distance(values, ref, self.how(columns_of(s)))
+    if self.training and (ring := self.ring): # last: the reference is a view of it
+        refuse_transforms()
+        ring.push(*batch[:3])
     return total

@@ -14,14 +14,15 @@ def quotient(
     value: float, # W_2^2
     grad: Tensor, # its derivative for each score of the batch
     f: Tensor, # scores of batch and reference, shape (N,)
-    s: Tensor, # their groups, boolean
+    s: Tensor, # their groups, counted from 0
     n_batch: int, # how many of them are the batch
 ) -> tuple: # D and its derivative for each score of the batch
     "W_2^2 over the variance of all scores, by the quotient rule."
-    f, own = f.double(), s[:n_batch]
+    f, s = f.double(), s.long()
     centred = f - f.mean()
     V = (centred ** 2).mean().clamp_min(1e-12)
-    stands_for = torch.where(own, s.sum() / own.sum(), (~s).sum() / (~own).sum())
+    own = s[:n_batch]
+    stands_for = (s.bincount() / own.bincount(minlength=int(s.max()) + 1))[own]
     dV = 2 / len(f) * centred[:n_batch] * stands_for
     D = torch.as_tensor(value).to(V) / V
     return D, (grad.to(V) - D * dV) / V

@@ -49,9 +49,9 @@ def save_checkpoint(state, path):
             "if any, is kept.") from None
 
 # %% ../../nbs/training/04_checkpoint.ipynb #fabcfe3a
-def read_checkpoint(path, device="cpu") -> dict:
-    "The dictionary in a file, or a ValueError that says what is wrong with it."
-    head, _, body = Path(path).read_bytes().partition(b"\n")
+def open_checkpoint(content, device="cpu") -> dict:
+    "The dictionary in the bytes of a file, or a ValueError that says what is wrong with them."
+    head, _, body = content.partition(b"\n")
     if not head.startswith(MARK):
         raise ValueError("It is damaged, or no checkpoint of this version.")
     if head != MARK + hashlib.sha256(body).hexdigest().encode():
@@ -59,9 +59,9 @@ def read_checkpoint(path, device="cpu") -> dict:
     return torch.load(io.BytesIO(body), weights_only=True, map_location=device)
 
 # %% ../../nbs/training/04_checkpoint.ipynb #3c2cb694
-def load_checkpoint(path, device, take):
-    "Hand a saved dictionary to `take`, or say why it cannot be continued."
-    try: take(read_checkpoint(path, device))
+def load_checkpoint(path, content, device, take):
+    "Hand the dictionary of a file with this content to `take`, or say why it cannot be continued."
+    try: take(open_checkpoint(content, device))
     except Exception as e:
         why = "It belongs to another network, tuner or optimiser."
         if isinstance(e, ValueError): why = str(e)

@@ -44,6 +44,16 @@ def score_all(
     finally: model.train(was_training)
 
 # %% ../../nbs/training/03_evaluation.ipynb #b592af4d
+def measures(f, y, s, objective) -> dict: # risk, W, and every metric of the whole
+    "What scores, labels and groups of a whole data set say."
+    plain = copy.deepcopy(objective.penalty).eval()
+    plain.reset()
+    plain.sync = False # the scores of all processes are here
+    whole = {r.metric: r.value for r in fairness_report(y, f, s).rows if r.group is None}
+    risk = objective.task.risk_of_scores(f, y).item()
+    return {"risk": risk, "W": plain(f, s, y).item(), **whole}
+
+# %% ../../nbs/training/03_evaluation.ipynb #15287cf6
 def evaluate(
     model: nn.Module, # network
     data, # dataset of triples
@@ -52,9 +62,4 @@ def evaluate(
 ) -> dict: # risk, W, and every metric of the whole in `fairness_report`
     "Risk, distance and all metrics on a data set."
     objective = Objective() if objective is None else objective
-    f, y, s = score_all(model, data, objective.task, device)
-    plain = copy.deepcopy(objective.penalty).eval()
-    plain.reset()
-    whole = {r.metric: r.value for r in fairness_report(y, f, s).rows if r.group is None}
-    risk = objective.task.risk_of_scores(f, y).item()
-    return {"risk": risk, "W": plain(f, s, y).item(), **whole}
+    return measures(*score_all(model, data, objective.task, device), objective)

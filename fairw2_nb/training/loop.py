@@ -9,7 +9,7 @@ __all__ = ['TrainingDiverged', 'fit']
 import copy
 import math
 import warnings
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,12 +17,13 @@ from pathlib import Path
 import fairw2_nb
 import torch
 from ..basics.checks import NotFinite
+from ..basics.processes import as_world, join_world, World
 from ..penalty.loss import WassersteinPenalty
 from .checkpoint import check_settings, data_in_words, in_words
 from .checkpoint import load_checkpoint, network_in_words
 from .checkpoint import random_states, save_checkpoint, set_random_states
 from .checkpoint import only_run, optimiser_in_words, undisturbed
-from .evaluation import evaluate, fetch, score_all
+from .evaluation import evaluate, fetch, measures, score_all
 from .objective import FixedLambda, Objective
 from .tasks import Binary
 from fastcore.basics import patch
@@ -42,6 +43,7 @@ class Training:
     seed: int = 0 # seed of batches and references
     device: object = "cpu" # where the network is
     watch: object = None # called with the network after each step
+    world: World = World() # the processes that train together
     history: list = field(default_factory=list) # one row per epoch
     steps: list = field(default_factory=list) # risk, W, g_R and g_W of each step of this epoch
     best: dict = None # weights of the best epoch
@@ -51,41 +53,66 @@ class Training:
         self.average = copy.deepcopy(self.model) if self.keep else self.model
         self.generator = torch.Generator().manual_seed(self.seed)
 
-    @property
-    def fresh(self): return getattr(self.objective.penalty, "fresh", 0)
+    @cached_property
+    def shares(self): return rows_by_process(self.world, self.train)
 
     @cached_property
     def settings(self): return training_settings(self) # taken before the first step
 
+# %% ../../nbs/training/05_loop.ipynb #3556b190
+def rows_by_process(world, data): # numbers of rows, None if all processes hold the same data
+    "How many rows each process brings, if each has its own."
+    if world.size == 1: return None
+    with undisturbed(): found = world.objects((data_in_words(data), len(data)))
+    return None if len(set(found)) == 1 else [n for _, n in found]
+
+def own_pieces(run) -> list: # (row numbers, number of rows in all processes), one per step
+    "This process's piece of each batch of an epoch."
+    order, world = torch.randperm(len(run.train), generator=run.generator), run.world
+    if run.shares is None:
+        return [(at[world.rank::world.size], len(at)) for at in order.split(run.batch_size)]
+    steps = math.ceil(sum(run.shares) / run.batch_size)
+    sizes = [sum(n // steps + (k < n % steps) for n in run.shares) for k in range(steps)]
+    return list(zip(order.tensor_split(steps), sizes))
+
 # %% ../../nbs/training/05_loop.ipynb #6cde39af
+@patch(as_prop=True)
+def fresh(self: Training):
+    "How many observations the penalty wants drawn anew."
+    return getattr(self.objective.penalty, "fresh", 0)
+
 def fresh_reference(run):
     "Scores, groups and labels of observations drawn anew; None if the penalty wants none."
     if not run.fresh: return None
     at = torch.randint(len(run.train), (run.fresh,), generator=run.generator)
-    f, y, s = score_all(run.model, run.train, run.objective.task, run.device, at)
-    return f, s, y
+    f, y, s = score_all(run.model, run.train, run.objective.task, run.device,
+                        at[run.world.rank::run.world.size])
+    return run.world.gather(f, s, y)[0]
 
 # %% ../../nbs/training/05_loop.ipynb #be4a0674
-def train_step(run, at):
-    "One step on the observations `at`."
+def train_step(run, at, whole=None):
+    "One step on the observations `at`, of `whole` in all processes."
     x, y, s = fetch(run.train, at, run.device)
-    ref = fresh_reference(run)
+    share = len(at) / (whole or len(at))
     out = run.model(x)
-    risk, w = run.objective.parts(out, y, s, ref)
-    loss = run.objective.total(risk, w)
-    if not loss.isfinite():
-        raise TrainingDiverged(f"step {len(run.steps) + 1} of epoch {len(run.history) + 1}")
+    risk, w = run.objective.parts(out, y, s, fresh_reference(run))
+    loss = run.objective.total(run.world.size * share * risk, w)
     pulls = [_mean_abs_grad(v, out) if run.objective.warming else 0. for v in (risk, w)]
     run.opt.zero_grad()
     loss.backward()
+    seen = share * risk.item(), share * share * pulls[0], share * pulls[1] / run.world.size
+    risk, *pulls = run.world.mean_gradients(run.model.parameters(), *seen)
+    if not (math.isfinite(risk) and loss.isfinite()):
+        raise TrainingDiverged(f"step {len(run.steps) + 1} of epoch {len(run.history) + 1}")
     run.opt.step()
     if run.average is not run.model: _move_average(run.average, run.model, run.keep)
     run.objective.lam.after_step()
-    run.steps.append((risk.item(), w.item(), *pulls))
+    run.steps.append((risk, w.item(), *pulls))
 
 # %% ../../nbs/training/05_loop.ipynb #4cff68e9
 def _mean_abs_grad(value, out):
     "The mean absolute gradient of a scalar for the network's outputs."
+    if not len(out): return 0.
     return torch.autograd.grad(value, out, retain_graph=True)[0].abs().mean().item()
 
 # %% ../../nbs/training/05_loop.ipynb #b525e1f0
@@ -102,8 +129,8 @@ def train_epoch(run):
     run.model.train()
     run.objective.penalty.train()
     run.steps = []
-    for at in torch.randperm(len(run.train), generator=run.generator).split(run.batch_size):
-        train_step(run, at)
+    for at, whole in own_pieces(run):
+        train_step(run, at, whole)
         if run.watch: run.watch(run.model)
     means = torch.tensor(run.steps, dtype=torch.float64).mean(0).tolist()
     return dict(zip(("loss", "W", "g_R", "g_W"), means))
@@ -122,6 +149,20 @@ def weights(self: Training):
 def put_back(self: Training, weights):
     "Take weights from before."
     for net, state in zip((self.model, self.average), weights): net.load_state_dict(state)
+@patch
+def agree(self: Training):
+    "Take the statistics that layers keep, such as BatchNorm's, from the first process."
+    kept = any(True for _ in self.model.buffers())
+    if self.world.size > 1 and kept: self.put_back(self.world.from_first(self.weights))
+
+# %% ../../nbs/training/05_loop.ipynb #451f74b1
+@patch
+def measure(self: Training):
+    "Risk, distance and all metrics of the validation part, each process scoring its share."
+    own = rows_by_process(self.world, self.valid) is not None
+    at = None if own else torch.arange(len(self.valid))[self.world.rank::self.world.size]
+    found = score_all(self.average, self.valid, self.objective.task, self.device, at)
+    return measures(*self.world.gather(*found)[0], self.objective)
 
 # %% ../../nbs/training/05_loop.ipynb #ffa48a81
 def one_epoch(run):
@@ -129,7 +170,8 @@ def one_epoch(run):
     before = run.weights()
     try:
         row = train_epoch(run)
-        measured = evaluate(run.average, run.valid, run.objective, run.device)
+        run.agree()
+        measured = run.measure()
     except (TrainingDiverged, ValueError) as e:
         run.put_back(before)
         if not isinstance(e, (TrainingDiverged, NotFinite)): raise
@@ -162,7 +204,7 @@ def parts(self: Training):
 def state(self: Training):
     "Everything that the next epoch depends on: tensors, numbers and strings only."
     own = {k: part.state_dict() for k, part in self.parts().items()}
-    own |= {"draws": self.generator.get_state(), "random": random_states()}
+    own |= {"draws": self.generator.get_state(), "random": self.world.objects(random_states())}
     return own | dict(history=self.history, best=self.best, settings=self.settings)
 
 # %% ../../nbs/training/05_loop.ipynb #9d435fab
@@ -174,7 +216,7 @@ def training_settings(run):
     made = dict(network=network_in_words(run.model), task=in_words(run.objective.task),
                 penalty=in_words(run.objective.penalty), optimiser=optimiser_in_words(run.opt))
     rest = dict(batch_size=run.batch_size, average=run.keep, seed=run.seed,
-                version=fairw2_nb.__version__)
+                version=fairw2_nb.__version__, processes=run.world.size)
     return made | rest | data | run.objective.lam.settings()
 
 # %% ../../nbs/training/05_loop.ipynb #1b4e0eaf
@@ -188,20 +230,29 @@ def load(self: Training, state):
     try:
         for name, part in self.parts().items(): part.load_state_dict(state[name])
         self.generator.set_state(state["draws"].cpu())
-        set_random_states(state["random"])
+        set_random_states(state["random"][self.world.rank])
         self.history, self.best = state["history"], state["best"]
     except Exception:
         self.put_back(before)
         raise
 
+# %% ../../nbs/training/05_loop.ipynb #145889ae
 @patch
 def resume(self: Training, path):
     "Continue from a file, or write a first one, so that a bad place is noticed in time."
     if getattr(self.opt, "_optimizer_step_post_hooks", None):
         raise ValueError("The optimiser has hooks, such as a schedule of its learning rate, whose "
                          "state a checkpoint does not hold: train without one, or without hooks.")
-    if Path(path).exists(): load_checkpoint(path, self.device, self.load)
-    else: save_checkpoint(self.state(), path)
+    path = Path(path)
+    content = self.world.from_first(lambda: path.read_bytes() if path.exists() else None)
+    if content is None: self.save(path)
+    else: load_checkpoint(path, content, self.device, self.load)
+
+@patch
+def save(self: Training, path):
+    "Write a checkpoint; the first process does."
+    state = self.state()
+    self.world.from_first(lambda: save_checkpoint(state, path))
 
 # %% ../../nbs/training/05_loop.ipynb #df9dd905
 def _check_fit(train, valid, lam, epochs, batch_size, average, patience):
@@ -244,6 +295,25 @@ def _to_device(model, device):
         here = '"cpu" or "cuda"' if torch.cuda.is_available() else '"cpu"'
         raise ValueError(f"device = {device!r} is not available here: use {here}.") from None
 
+# %% ../../nbs/training/05_loop.ipynb #5a5d53d7
+def differ(all_settings):
+    "The names of settings in which the processes differ, data of their own not counted."
+    names = [k for k in all_settings[0] if k not in ("train", "valid")]
+    return [k for k in names if len({str(own.get(k)) for own in all_settings}) > 1]
+
+@patch
+def meet(self: Training, held, checkpoint):
+    "Begin as one: the same settings, the same weights, and the checkpoint if there is one."
+    world = self.world
+    if world.size > 1:
+        strange = differ(world.objects(self.settings))
+        if strange: raise ValueError("The processes train with different settings: "
+                                     f"{', '.join(strange)}. Call fit in the same way everywhere.")
+        self.put_back(world.from_first(self.weights))
+    if not checkpoint: return
+    world.from_first(lambda: held.enter_context(only_run(checkpoint)))
+    self.resume(checkpoint)
+
 # %% ../../nbs/training/05_loop.ipynb #c9a1af57
 def fit( # long: every option explained
     model: nn.Module, # network giving one output per observation; trained in place
@@ -267,15 +337,16 @@ def fit( # long: every option explained
     "Train `model` with the penalty."
     lam = lam if isinstance(lam, FixedLambda) else FixedLambda(lam)
     _check_fit(train, valid, lam, epochs, batch_size, average, patience)
-    with undisturbed(), only_run(checkpoint) if checkpoint else nullcontext():
-        torch.manual_seed(seed)
-        _to_device(model, device)
+    with undisturbed(), ExitStack() as held:
+        join_world(device)
         if penalty is None: # older scores would be too stale
             penalty = WassersteinPenalty(reference=min(2000, 64 * batch_size, len(train) // 4))
-        objective = Objective(task, penalty.to(device), lam)
-        run = Training(model, opt(model.parameters()), objective, train, valid, batch_size,
-                       average, seed, device, watch)
-        if checkpoint: run.resume(checkpoint)
+        world = as_world(getattr(penalty, "sync", "auto"))
+        torch.manual_seed(seed + world.rank)
+        _to_device(model, device)
+        run = Training(model, opt(model.parameters()), Objective(task, penalty.to(device), lam),
+                       train, valid, batch_size, average, seed, device, watch, world)
+        run.meet(held, checkpoint)
         _epochs(run, epochs, patience, checkpoint, progress)
     model.load_state_dict(run.best if patience and run.best else run.average.state_dict())
     missed = lam.verdict(run.history) if run.history else ""
@@ -286,10 +357,11 @@ def fit( # long: every option explained
 def _epochs(run, epochs, patience, checkpoint, progress):
     "Epoch after epoch, with a bar that tells how it goes."
     from tqdm import tqdm
-    with tqdm(total=epochs, initial=len(run.history), disable=not progress, desc="epochs") as bar:
+    quiet = not progress or run.world.rank > 0
+    with tqdm(total=epochs, initial=len(run.history), disable=quiet, desc="epochs") as bar:
         while len(run.history) < epochs and not should_stop(run.history, patience):
             one_epoch(run)
-            if checkpoint: save_checkpoint(run.state(), checkpoint)
+            if checkpoint: run.save(checkpoint)
             row = run.history[-1]
             bar.set_postfix({k: f"{row[k]:.3f}" for k in ("loss", "W", "Acc", "DI")})
             bar.update()

@@ -56,7 +56,7 @@ class Objective:
 
     def parts(self, out, y, s, ref=None) -> tuple: # risk and W, scalars
         "Risk and distance of a batch; the distance is 0 where nobody asks for it."
-        risk = self.task.risk(out, y)
+        risk = self.task.risk(out, y) if len(out) else out.sum() # a process may have no rows
         if not (self.weight or self.warming or self.lam.ahead): return risk, out.new_zeros(())
         return risk, self.penalty(self.task.scores(out), s, y, ref)
 

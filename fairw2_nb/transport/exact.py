@@ -6,7 +6,8 @@
 __all__ = ['cell_costs', 'share_ties', 'sorted_costs', 'wasserstein_1d', 'transport_map']
 
 # %% ../../nbs/transport/02_exact.ipynb #0722a676
-from ..basics.arrays import array_module, as_float64, attach_grads
+import numpy as np
+from ..basics.arrays import array_module, as_float64, attach, sum_by
 from ..basics.checks import as_sample
 from .inputs import sort_samples, unsort
 from .sorting import rank_cells, weighted_cells
@@ -29,22 +30,23 @@ def cell_costs(
     else: power = xp.sign(d) * xp.abs(d) ** (p - 1)
     slope = width * power
     value = (slope * d).sum()
-    g = p * slope
-    return value, xp.bincount(i, g, len(x)), -xp.bincount(j, g, len(y))
+    slope *= p
+    return value, sum_by(i, slope, len(x)), -sum_by(j, slope, len(y))
 
 # %% ../../nbs/transport/02_exact.ipynb #85b562ab
 def share_ties(
     x, # values, sorted, shape (n,)
     g, # something per value, shape (n,)
     mass=None, # weight of each value, None for equal weights
-): # `g` with the total of each run of equal values divided by mass
+    s=None, # group of each value if there are several, one after the other
+): # `g` with the total of each run of equal values of a group divided by mass
     "Let equal values share what they get."
-    new = x[1:] != x[:-1]
-    if new.all(): return g
-    xp = array_module(x)
+    xp, new = array_module(x), x[1:] != x[:-1]
+    if not isinstance(x, Tensor) and np.count_nonzero(new) == len(new): return g
+    if s is not None: new |= s[1:] != s[:-1]
     if mass is None: mass = g * 0 + 1
-    run = xp.cumsum(xp.concat((new[:1] & False, new)), 0)
-    total, of = xp.bincount(run, g), xp.bincount(run, mass)
+    run = xp.cumsum(xp.concat((x[:1] != x[:1], new)), 0)
+    total, of = sum_by(run, g, len(g)), sum_by(run, mass, len(g))
     return mass * (total / xp.where(of > 0, of, 1.))[run]
 
 # %% ../../nbs/transport/02_exact.ipynb #4e6fd249
@@ -90,8 +92,8 @@ def wasserstein_1d(
         raise ValueError(f"`x` is on {x.device} and `y` on {y.device}: move one with `.to(...)`.")
     if not 1 <= p < float("inf"):
         raise ValueError(f"p = {p}: the distance is defined for finite p of at least 1.")
-    value, gx, gy = transport_costs(x, y, p, x_weights, y_weights)
-    return attach_grads(value, (x, gx), (y, gy))
+    def compute(x, y): return transport_costs(x, y, p, x_weights, y_weights)
+    return attach(compute, x, y)
 
 # %% ../../nbs/transport/02_exact.ipynb #403d9a43
 def transport_map(

@@ -17,20 +17,11 @@ def rank_cells(
     device="cpu", # where the indices shall live
 ) -> tuple: # indices i, j and integer widths in units of 1/(n m), each of shape (n + m - 1,)
     "The pieces of the rank axis on which the quantile functions of `n` and `m` atoms are flat."
-    if n > m:
-        j, i, width = rank_cells(m, n, xp, device)
-        return i, j, width
-    cell = xp.arange(n + m - 1, device=device)
-    r = xp.arange(1, n, device=device)
-    q = (r * m - 1) // n
-    after = (q + 1) * n - r * m
-    cut = q + r
-    i, width = xp.zeros_like(cell), xp.full_like(cell, n)
-    i[cut] = 1
-    width[cut] = after
-    width[cut - 1] = n - after
-    i = xp.cumsum(i, 0)
-    return i, cell - i, width
+    of_x, of_y = xp.arange(0, n * m + 1, m, device=device), xp.arange(n, n * m, n, device=device)
+    knots = xp.concat((of_x, of_y))
+    knots = knots[knots.argsort(stable=True)]
+    start = knots[:-1]
+    return start // m, start // n, knots[1:] - start
 
 # %% ../../nbs/transport/01_sorting.ipynb #3fb80e77
 def weighted_cells(
