@@ -125,13 +125,15 @@ def equipy_scores(job):
     return torch.as_tensor(move.transform(f, job.test.s.numpy(), epsilon=1 - job.strength)).float()
 
 # %% ../../nbs/experiments/18_groups.ipynb #207520cb
-def ours(job, **options): return penalised(job, SmallGroups(**options))
+def ours(job, **options):
+    "The penalty for small groups; scores of rare groups in large batches age, so fewer are kept."
+    return penalised(job, SmallGroups(**{"keep": 200 if job.batch < 2000 else 30} | options))
 
 def by_fairret(job): return penalised(job, FairretTerm(int(job.train.s.max()) + 1))
 
 METHODS = {
     "plain": Method(partial(penalised, penalty=None, lam=0.), (0.,), "plain"),
-    "W2": Method(ours, (8., 16.)),
+    "W2": Method(ours, (6., 8., 16.)),
     "W2, biased": Method(partial(ours, shuffled=False), (8.,)),
     "W2, batch only": Method(partial(ours, shuffled=False, keep=0), (8.,)),
     "fairret": Method(by_fairret, (.1, .3), "penalty", package="fairret"),
