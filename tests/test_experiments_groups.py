@@ -87,4 +87,6 @@ def test_shuffled_penalty():
 
 
 def test_grid():
-    assert len(groups_grid(folds="0-1", tables=["race"], methods=["plain", "W2"])) == 6
+    found = groups_grid(folds="0-1", tables=["race"], methods=["plain", "EquiPy"])
+    assert [(r["method"], r["fold"]) for r in found] == [
+        ("plain", 0), ("EquiPy", 0), ("plain", 1), ("EquiPy", 1)]
