@@ -42,6 +42,12 @@ EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
     "lambda_transfer": (
         "experiments.lambda_transfer:LAMBDA_TRANSFER",
         "One λ across batch and reference sizes, on a synthetic problem"),
+    "references": (
+        "experiments.lambda_transfer:REFERENCES",
+        "Which reference: objective and DI with each of six, on a synthetic problem"),
+    "debiased": (
+        "experiments.debiased:DEBIASED",
+        "Small batches, their bias subtracted in four ways"),
     "cost": (
         "experiments.cost:COST",
         "Time, error and memory of the penalty against other ways, and its share of a step"),

@@ -1,5 +1,6 @@
 """CelebA's loader on folders of noise, in every form they may come in."""
 import gzip
+import os
 import re
 import shutil
 import warnings
@@ -391,6 +392,16 @@ def test_cache_is_used_and_keyed(plain, copied, cache, monkeypatch):
     load(plain, size=16)
     (copied / "img_align_celeba" / "000200.jpg").unlink()
     assert len(load(copied)) == 199 and len(list(cache.glob("*.npy"))) == 3
+
+
+def test_cache_is_keyed_by_content(copied, cache):
+    "Neither name, size nor time tell that an image is another."
+    first, other = sorted(copied.rglob("*.jpg"))[:2]
+    before, stat = load(copied), first.stat()
+    content = other.read_bytes().ljust(stat.st_size, b"\0")[:stat.st_size - 2] + b"\xff\xd9"
+    first.write_bytes(content)
+    os.utime(first, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert not same(before, load(copied)) and len(list(cache.glob("*.npy"))) == 2
 
 
 def harm_cache(npy, js, how):

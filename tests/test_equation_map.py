@@ -5,6 +5,7 @@ import re
 import unicodedata
 from pathlib import PurePosixPath
 
+import mutants
 import pytest
 import site_pages
 from conftest import ROOT
@@ -15,7 +16,10 @@ eq:generalcase
 eq:specificcase eq:specificcase2 eq:PbDiscretization eq:w2reg eq:gradS0S1 eq:finalW2gradApprox
 def:DEclassifier def:groupMSE def:continuous_groupMSE eq:def_Htilde eq:minimizedEnergyErr
 eq:finalW2gradApprox_err dual gateaux2 eq:finalW1gradApprox eq:LogitReg""".split()
-OTHERS = ["Proposition 1", "Proposition 2", "Lemma 1", "Algorithm 1"]
+OTHERS = ["Proposition 1", "Proposition 2", "Lemma 1", "Algorithm 1", r"$R(\theta)$",
+          "Appendix B, first", r"$\lambda = \alpha\, g_R / g_W$", "the controller",
+          '"α converges to zero otherwise"', "Table 1", "Table 2"]
+OTHERS += [f"Figure {k}" for k in range(1, 7)]
 NOT_YET, HERE = "—", "on the page"
 
 
@@ -90,6 +94,19 @@ def test_row_claims_what_is_there(row):
         assert (ROOT / file).exists(), f"{label}: there is no {file}."
         there = re.search(rf"^def {test}\(", (ROOT / file).read_text(), re.M)
         assert there, f"{label}: {file} has no {test}."
+
+
+NAMED = {r"$R(\theta)$": "R(θ)", r"$\lambda = \alpha\, g_R / g_W$": "λ = α g_R / g_W",
+         "the controller": "controller"}
+
+
+@pytest.mark.parametrize("row", [r for r in table() if r[3] not in (NOT_YET, HERE)],
+                         ids=lambda r: r[0])
+def test_what_is_exported_has_its_errors_planted(row):
+    "A check is worth what it notices: each such row has an error in `mutants.py`."
+    label = NAMED.get(row[0], row[0].strip("`"))
+    planted = [m.what for m in mutants.mutants() if m.what.startswith(f"{label}:")]
+    assert planted, f"{label}: tests/mutants.py plants no error in {row[3]}."
 
 
 @pytest.mark.parametrize("column, lie", [

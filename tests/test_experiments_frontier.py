@@ -11,8 +11,8 @@ from fairw2_nb.data.synthetic import synthetic_biased
 from fairw2_nb.experiments import peers
 from fairw2_nb.experiments.experiment import rows_of, run_rows
 from fairw2_nb.experiments.frontier import FRONTIER, chosen_rows, chosen_table, epoch_budget
-from fairw2_nb.experiments.frontier import frontier_run, load_data, ranking
-from fairw2_nb.experiments.hypervolume import frontier_points, hypervolume, hypervolume_interval
+from fairw2_nb.experiments.frontier import frontier_run, load_data
+from fairw2_nb.experiments.hypervolume import frontier_points, hypervolume
 from fairw2_nb.experiments.methods import METHODS, find_method, installed_methods, own_scores
 from fairw2_nb.experiments.peers import Job
 from fairw2_nb.experiments.results import read_rows
@@ -222,25 +222,6 @@ def made(seeds=(1, 2, 3), methods=("W2", "fairret")):
         rows.append(dict(method=m, batch=512, strength=float(k), seed=seed, reference=None,
                          majority=.75) | found | {f"valid_{c}": v for c, v in found.items()})
     return rows
-
-
-def test_intervals_and_order():
-    rows = made()
-    area, low, high = hypervolume_interval(rows, "W2", 512)
-    points = frontier_points(rows, "W2", 512).to_numpy()
-    assert area == pytest.approx(hypervolume(points, (.75, 0.))) and low <= area <= high
-    less = hypervolume_interval(rows, "fairret", 512, other="W2")
-    assert less[0] < 0 and less[2] < 0
-    table = ranking(rows, 512)
-    assert list(table.index) == ["W2", "fairret"] and table.verdict["fairret"] == "below"
-
-
-def test_a_split_with_missing_points_does_not_count():
-    part = [r for r in made((1, 2, 3, 4)) if not (r["seed"] == 4 and r["strength"] == 2.)]
-    whole = hypervolume_interval(made((1, 2, 3)), "W2", 512)
-    assert hypervolume_interval(part, "W2", 512) == whole
-    assert ranking(made((1, 2)), 512).verdict["fairret"] == "too few splits"
-    assert hypervolume_interval([], "W2", 512) is None and ranking([], 512).empty
 
 
 def test_no_positives_counts_as_zero_and_choice_is_by_the_held_out_part():

@@ -49,11 +49,13 @@ def test_stored_rows_are_complete():
         assert tuple(setting.values()) in known, setting
 
 
-def test_a_run_comes_again_from_its_seed():
+def test_a_run_comes_again_from_its_seed(monkeypatch):
+    def few(*args, **options): return [part[:3000] for part in load_mnist(*args, **options)]
+    monkeypatch.setattr("fairw2_nb.experiments.mnist.load_mnist", few)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         a, b = (mnist_run("SR", "exact", 1., 5, "tiny") for _ in range(2))
-    assert a == b
+    assert repr(a) == repr(b) # repr, since NaN differs from itself
 
 
 def test_best_weights_do_not_lower_the_accuracy():

@@ -14,7 +14,8 @@ from fairw2_nb.experiments.results import ABOUT, committed_rows, parse_lines, re
 COUNTS = { # rows of each file and campaign: none may get lost
     "adult": {"main": 78, "first": 20}, "adult_sweep": {"main": 72}, "mnist": {"main": 209},
     "celeba": {"main": 44, "trials": 33, "fresh": 2}, "attributes": {"main": 7},
-    "ratios": {"main": 4}, "lambda_transfer": {"main": 159}, "memory": {"main": 4},
+    "ratios": {"main": 4}, "lambda_transfer": {"main": 159}, "references": {"main": 39},
+    "memory": {"main": 4},
     "cost": {"main": 98, "first": 16}, "frontier": {"main": 1505}, "demo": {"main": 4},
     "steering": {"main": 183, "shared": 107},
 }

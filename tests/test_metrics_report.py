@@ -1,5 +1,6 @@
 """Properties of the metrics, against fairlearn, scikit-learn and definitions written out."""
 import math
+import tracemalloc
 
 import fairlearn.metrics as fl
 import numpy as np
@@ -249,6 +250,17 @@ def test_fifty_groups_can_be_read():
     assert max(map(len, repr(r).splitlines())) < 120
     assert r._tables()[1].shape == (50, 8)
     assert not math.isnan(row_of(r, "W1").high) and not math.isnan(row_of(r, "W2").high)
+
+
+def test_memory_does_not_grow_with_rows_times_groups():
+    rng = np.random.default_rng(0)
+    n, K = 60_000, 50
+    y, f, s = rng.integers(2, size=n), rng.random(n), rng.integers(K, size=n)
+    tracemalloc.start()
+    fairness_report(y, f, s, n_boot=20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * n * K * 4 # a table of rows by cells, which was made before, has twice that
 
 
 def test_closed_intervals_hold_and_reach_parity():

@@ -24,7 +24,7 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import make_scorer
+from sklearn.metrics import log_loss, make_scorer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -72,6 +72,45 @@ def test_gradient_is_that_of_finite_differences(n, d, p, lam, seed):
     numeric = differences(lambda t: logistic_objective(t, X, y, s, lam, p, ridge=.1)[0], theta)
     # rounding 1e-16 over the step 1e-6, and its square
     np.testing.assert_allclose(g, numeric, rtol=1e-5, atol=1e-7)
+
+
+def apart(f, s, p):
+    "W_p^p of two groups, each repeated as often as the other is long."
+    a, b = np.sort(f[s == 1]), np.sort(f[s == 0])
+    return np.mean(np.abs(np.repeat(a, len(b)) - np.repeat(b, len(a))) ** p)
+
+
+def written_out(X, y, s, lam, p, ridge):
+    "Eq. (LogitReg), put right: likelihood by scikit-learn, distance by sorting."
+    def value(t):
+        f = 1 / (1 + np.exp(-t[0] - X @ t[1:]))
+        return log_loss(y, f) + lam * apart(f, s, p) + ridge / 2 * np.sum(t[1:] ** 2)
+    return value
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_objective_is_likelihood_distance_and_ridge(p):
+    "Value, and gradient by differences."
+    rng = np.random.default_rng(p)
+    X, y, s = rng.normal(size=(35, 3)), rng.random(35) < .4, rng.random(35) < .6
+    wanted, theta = written_out(X, y, s, 3., p, .1), rng.normal(size=4)
+    value, g = logistic_objective(theta, X, y, s, 3., p, ridge=.1)
+    assert value == pytest.approx(wanted(theta), rel=1e-9)
+    np.testing.assert_allclose(g, differences(wanted, theta), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("p, lam", [(1, .4), (2, 4.)])
+def test_fit_minimises_what_it_says(p, lam):
+    "SciPy finds no better minimum of the objective written out: lam, p and C all count."
+    X, y, s = draw(150, 3)
+    wanted = written_out(X, y, s, lam, p, 1 / (.2 * len(y)))
+    model = FairLogisticRegression(p=p, lam=lam, C=.2, max_iter=2000, tol=1e-7).fit(X, y, s)
+    found = theta_of(model)
+    best = minimize(wanted, found, method="Nelder-Mead", options=dict(maxiter=600)).fun
+    assert wanted(found) < best + 1e-5 * lam
+    f = model.predict_proba(X)[:, 1]
+    np.testing.assert_allclose(f, 1 / (1 + np.exp(-found[0] - X @ found[1:])), rtol=1e-9)
+    assert model.penalty_ == pytest.approx(apart(f, s, p), rel=1e-9)
 
 
 SCORES = st.integers(0, 32).map(lambda k: k / 32)
@@ -300,16 +339,30 @@ def test_without_penalty_no_groups_are_needed(data):
 
 # the constraints
 
+def plain_risk(X, y, C=1.):
+    "Negative log-likelihood and ridge, value and gradient, written out."
+    X1 = np.column_stack([np.ones(len(X)), X])
+    def risk(t):
+        f, ridge = 1 / (1 + np.exp(-X1 @ t)), np.r_[0, t[1:]] / (C * len(y))
+        return -np.log(np.where(y == 1, f, 1 - f)).mean() + ridge @ t / 2, (
+            X1.T @ (f - y) / len(y) + ridge)
+    return risk
+
+
 @pytest.mark.parametrize("c", [0, .05, .2, 10])
 @pytest.mark.parametrize("C", [.05, 1])
-def test_zfa_against_slsqp(data, c, C):
+@pytest.mark.parametrize("turned", [False, True], ids=["as drawn", "groups turned"])
+def test_zfa_against_slsqp(data, c, C, turned):
+    "The covariance may be above 0 or, with the groups turned, below."
     X, y, s = data
-    model, a = ZafarAcceptance(c=c, C=C, tol=1e-8).fit(X, y, s), covariance_vector(X, s == 1)
+    if turned: s = 1 - s
+    model = ZafarAcceptance(c=c, C=C, tol=1e-8).fit(X, y, s)
+    a = np.r_[0, [np.cov(s, column, bias=True)[0, 1] for column in X.T]]
+    np.testing.assert_allclose(covariance_vector(X, s == 1), a, rtol=1e-9, atol=1e-12)
     below = dict(type="ineq", fun=lambda t: c - a @ t, jac=lambda t: -a)
     above = dict(type="ineq", fun=lambda t: c + a @ t, jac=lambda t: a)
-    risk = lambda t: logistic_objective(t, X, y, ridge=1 / (C * len(y)))
-    other = minimize(risk, np.zeros(9), jac=True, method="SLSQP", constraints=[below, above],
-                     options=dict(maxiter=500, ftol=1e-13)).x
+    other = minimize(plain_risk(X, y, C), np.zeros(9), jac=True, method="SLSQP",
+                     constraints=[below, above], options=dict(maxiter=500, ftol=1e-13)).x
     covariance = np.cov(s, model.decision_function(X), bias=True)[0, 1]
     assert abs(covariance) <= c + 1e-12 and abs(covariance - model.covariance_) < 1e-12
     # SLSQP stops within 1e-13 of the risk, at a curvature of .1
@@ -342,22 +395,27 @@ def test_zfn_meets_its_constraint_and_lowers_the_gap(data, new):
     assert risk[0] > risk[1] > risk[2]
 
 
-def test_zfn_against_slsqp(data):
+@pytest.mark.parametrize("c", [0, .1])
+@pytest.mark.parametrize("turned", [False, True], ids=["as drawn", "groups turned"])
+def test_zfn_against_slsqp(data, c, turned):
+    "Either group may be the one whose positives are missed."
     X, y, s = data
-    parts = [X[(y == 1) & (s == g)] for g in (0, 1)]
+    if turned: s = 1 - s
     def gap(t):
-        (m0, d0), (m1, d1) = (missed_margin(t, part) for part in parts)
-        return m1 - m0, d1 - d0
+        z = t[0] + X @ t[1:]
+        missed = (z - np.sqrt(z * z + 1e-4)) / 2 # min(0, z), rounded
+        return missed[(y == 1) & (s == 1)].mean() - missed[(y == 1) & (s == 0)].mean()
 
-    risk = lambda t: logistic_objective(t, X, y, ridge=1 / len(y))
-    start = theta_of(FairLogisticRegression(lam=0).fit(X, y))
-    equal = dict(type="eq", fun=lambda t: gap(t)[0], jac=lambda t: gap(t)[1])
-    other = minimize(risk, start, jac=True, method="SLSQP", constraints=equal,
+    risk, start = plain_risk(X, y), theta_of(LogisticRegression().fit(X, y))
+    sides = [dict(type="ineq", fun=lambda t, sign=sign: c + sign * gap(t)) for sign in (-1, 1)]
+    other = minimize(risk, start, jac=True, method="SLSQP", constraints=sides,
                      options=dict(maxiter=500, ftol=1e-12)).x
-    found = theta_of(ZafarFalseNegatives().fit(X, y, s))
+    model = ZafarFalseNegatives(c=c).fit(X, y, s)
+    found = theta_of(model)
     # the passes stop at a relative change of 1e-5, linearly convergent
     np.testing.assert_allclose(risk(found)[0], risk(other)[0], rtol=2e-4)
-    assert abs(gap(found)[0]) < 1e-3
+    assert abs(gap(found)) < c + 1e-3 and abs(gap(found) - model.gap_) < 1e-9
+    assert abs(abs(gap(found)) - c) < 1e-3 < abs(gap(start)) - c # it binds
 
 
 def test_tangent_lies_above(data):

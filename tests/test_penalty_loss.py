@@ -209,7 +209,8 @@ def test_missing_group_without_reference_is_zero_with_one_warning():
         warnings.simplefilter("always")
         w = wasserstein_penalty(z, [1] * 5)
     assert len(caught) == 1
-    assert "group 0" in str(caught[0].message) and "reference=" in str(caught[0].message)
+    assert "of group 1" in str(caught[0].message) and "reference=" in str(caught[0].message)
+    assert caught[0].filename == __file__
     w.backward()
     assert w == 0 and torch.equal(z.grad, torch.zeros(5))
 
@@ -319,8 +320,10 @@ bad = {
     "groups without reference": (lambda: wasserstein_penalty(f10, s10, ref_s=s10), "ref_scores"),
     "reference lengths": (
         lambda: wasserstein_penalty(f10, s10, ref_scores=f10, ref_s=s10[:3]), "`ref_s` has shape"),
-    "three groups": (lambda: wasserstein_penalty(f10, torch.arange(10) % 3), "0 and 1 only"),
-    "missing group label": (lambda: wasserstein_penalty(f10, nan10), "0 and 1 only"),
+    "half a group": (lambda: wasserstein_penalty(f10, s10 / 2), "whole numbers"),
+    "missing group label": (lambda: wasserstein_penalty(f10, nan10), "whole numbers"),
+    "three groups for the paper": (
+        lambda: wasserstein_penalty(f10, torch.arange(10) % 3, grad="paper"), "the groups 0 and 1"),
     "matrix": (lambda: wasserstein_penalty(torch.rand(10, 2), s10), "shape"),
     "grad": (lambda: wasserstein_penalty(f10, s10, grad="autograd"), '"exact" or "paper"'),
     "p": (lambda: WassersteinPenalty(p=.5), "at least 1"),

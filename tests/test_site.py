@@ -1,4 +1,6 @@
 """The site under docs/ as a reader meets it: links on the files, the rest in a browser."""
+import base64
+import hashlib
 import json
 import re
 import shutil
@@ -14,6 +16,7 @@ import pytest
 import site_pages
 import site_text
 from conftest import notebook_id
+from site_policy import policy, with_policy
 
 DOCS = site_pages.DOCS
 READING_ORDER = site_pages.all_pages()
@@ -172,6 +175,35 @@ def test_loads_only_local_files(page):
             assert not urlparse(link).netloc, f"docs/{page} loads {link} from the network."
             there = (DOCS / target(page, link)[0]).is_file()
             assert there, f"docs/{page} loads {link}, which is not under docs/."
+
+
+def test_policy_knows_the_scripts_that_were_built_in():
+    "And no others: one that slips into a page is not run."
+    page = '<meta charset="utf-8"><script>a()</script><script src="b.js"></script>'
+    known = base64.b64encode(hashlib.sha256(b"a()").digest()).decode()
+    said = policy(page)
+    assert f"script-src 'self' 'sha256-{known}';" in said and "default-src 'none'" in said
+    assert with_policy(page).index("Content-Security-Policy") < with_policy(page).index("<script")
+    with pytest.raises(ValueError, match="charset"): with_policy("<html>")
+
+
+@each_page
+def test_has_its_policy(page):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert policy(text) in text, f"docs/{page} has no, or another, content security policy."
+
+
+def test_a_foreign_script_is_not_run(tab, address):
+    "Neither written into the page, nor fetched, nor evaluated."
+    tab.goto(f"{address}/index.html")
+    tab.evaluate("""() => {
+        const script = document.createElement("script");
+        script.textContent = "window.foreign = 1";
+        document.head.append(script);
+        document.body.insertAdjacentHTML("beforeend", "<img src=x onerror='window.foreign = 2'>");
+    }""")
+    tab.wait_for_timeout(200)
+    assert tab.evaluate("window.foreign") is None
 
 
 @each_page

@@ -26,6 +26,7 @@ from site_cells import SiteWriter, readme
 from site_names import names_page
 from site_pages import (API_PAGE, DOCS, NBS, ROOT, all_notebooks_sha256, builder_sha256,
                         notebook_sha256, notebooks, page_of, rooms, section, sections, settings)
+from site_policy import with_policy
 from site_search import readable_index
 from site_symbols import SymbolRenderer, anchors, folded_title
 from site_text import for_site, plain
@@ -214,6 +215,8 @@ def build_site(work):
         raise SystemExit(f"zensical could not build the site:\n{done.stdout}{done.stderr}")
     readable_index(work / "site" / "search.json")
     shutil.copy(SITE / "404.html", work / "site")
+    for path in (work / "site").rglob("*.html"):
+        write(path, with_policy(path.read_text(encoding="utf-8")))
     return work / "site"
 
 

@@ -55,8 +55,9 @@ def _known(compute, inputs):
     else: value = torch.scalar_tensor(value, dtype=dtype)
     return value, [g.to(x.dtype) for x, g in zip(inputs, grads)]
 
-SECOND = ("The Wasserstein penalty has a closed-form first derivative only: call backward() without "
-          "create_graph=True, or take second derivatives of the other terms of the loss apart.")
+SECOND = ("The Wasserstein penalty has a closed-form first derivative only: call backward() "
+          "without create_graph=True, or take second derivatives of the other terms of the "
+          "loss apart.")
 
 # %% ../../nbs/basics/02_arrays.ipynb #02568cf8
 class _Attach(torch.autograd.Function):

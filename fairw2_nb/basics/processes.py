@@ -7,6 +7,7 @@ __all__ = []
 
 # %% ../../nbs/basics/07_processes.ipynb #eba69bef
 import atexit
+import math
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from fastcore.basics import patch
 from torch import distributed as dist
+from torch import nn
 
 # %% ../../nbs/basics/07_processes.ipynb #cb91c7fc
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class World:
     @property
     def place(self): # where tensors must be to be exchanged
         return "cuda" if dist.get_backend(self.group) == "nccl" else "cpu"
+
+    def piece(self, rows): # of a tensor that is the same in all processes
+        "This process's share, so that the pieces in order of rank are the whole."
+        return rows.tensor_split(self.size)[self.rank]
 
 # %% ../../nbs/basics/07_processes.ipynb #091b90d9
 def as_world(sync="auto") -> World:
@@ -80,21 +86,34 @@ def all_of(self: World, tensor) -> list: # one tensor per process, on the CPU or
     return found
 
 # %% ../../nbs/basics/07_processes.ipynb #d1618660
+def as_bytes(columns):
+    "The columns side by side as bytes, shape (n, bytes per row)."
+    columns = [c.detach().contiguous() for c in columns]
+    return torch.cat([c.view(len(c), 1).view(torch.uint8) for c in columns], 1)
+
+def from_bytes(rows, columns):
+    "Undo `as_bytes`, with the dtypes and devices of these columns."
+    parts = rows.split([c.element_size() for c in columns], 1)
+    return tuple(p.contiguous().view(c.dtype)[:, 0].to(c.device) for p, c in zip(parts, columns))
+
+# %% ../../nbs/basics/07_processes.ipynb #9f807dc0
 @patch
-def gather(self: World, *columns, settings: int = 0) -> tuple:
-    "Each column with the rows of all processes, and the slice of one's own."
+def gather(self: World, *columns, settings: int = 0, most=math.inf) -> tuple:
+    "Each column with the rows of all processes, and one's own slice; Nones if more than `most`."
     n = len(columns[0])
     if self.size == 1: return columns, slice(0, n)
-    heads = torch.stack(self.all_of(torch.tensor([n, len(columns), settings]))).cpu()
+    block = as_bytes(columns)
+    heads = self.all_of(torch.tensor([n, block.shape[1], settings]))
+    heads = torch.stack(heads).cpu()
     if (heads[:, 1:] != heads[0, 1:]).any():
-        raise ValueError("The processes compare with different settings, or only some give labels: "
-                         "make the penalty in the same way everywhere.")
-    sizes, kind = heads[:, 0].tolist(), torch.promote_types(columns[0].dtype, torch.float32)
-    block = torch.zeros(len(columns), max(sizes), dtype=kind, device=columns[0].device)
-    for row, column in zip(block, columns): row[:n] = column.detach()
-    rows = torch.cat([part[:, :k] for part, k in zip(self.all_of(block), sizes)], 1)
+        raise ValueError("The processes compare with different settings, in different precisions, "
+                         "or only some give labels: make the penalty in the same way everywhere.")
+    sizes = heads[:, 0].tolist()
+    if sum(sizes) > most: return None, None
+    padded = nn.functional.pad(block, (0, 0, 0, max(sizes) - n))
+    rows = torch.cat([part[:k] for part, k in zip(self.all_of(padded), sizes)])
     start = sum(sizes[:self.rank])
-    return tuple(r.to(c) for r, c in zip(rows, columns)), slice(start, start + n)
+    return from_bytes(rows, columns), slice(start, start + n)
 
 # %% ../../nbs/basics/07_processes.ipynb #ee512961
 @patch
@@ -109,6 +128,15 @@ def mean_gradients(self: World, parameters, *numbers) -> list: # sums of the num
     *grads, sums = flat.to(own.device).split([*(p.numel() for p in moved), len(numbers)])
     for p, g in zip(moved, grads): p.grad.copy_((g / self.size).view_as(p))
     return sums.tolist()
+
+# %% ../../nbs/basics/07_processes.ipynb #693885a6
+@patch
+def total(self: World, tensor): # on the device where it was
+    "The sum over all processes of tensors of one shape."
+    if self.size == 1: return tensor
+    found = tensor.to(self.place, copy=True)
+    with self.together(): dist.all_reduce(found, group=self.group)
+    return found.to(tensor.device)
 
 # %% ../../nbs/basics/07_processes.ipynb #16886c10
 @patch

@@ -44,6 +44,12 @@ class FileTree:
         "The content of an entry."
         return self.zips[entry[0]].read(entry[1]) if entry[1] else Path(entry[0]).read_bytes()
 
+    def digest(self, entry) -> str:
+        "What changes with the content: the checksum that a zip file keeps, or one made here."
+        if entry[1]: return f"{self.zips[entry[0]].getinfo(entry[1]).CRC:08x}"
+        try: return hashlib.sha256(self.read(entry)).hexdigest()
+        except OSError: return "cannot be read"
+
 # %% ../../nbs/data/09_archive.ipynb #91acee8f
 @patch
 def walk(self: FileTree, folder, depth):
@@ -145,7 +151,9 @@ def write_cache(base, shape, fill):
 # %% ../../nbs/data/09_archive.ipynb #b1bb73c3
 def decoded_images(tree, images, size, cache):
     "Images, ids and names of damaged images, from the cache if it has them."
-    content = repr([size, sorted((i, e[2]) for i, e in images.items())])
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        digests = dict(zip(images, pool.map(tree.digest, images.values())))
+    content = repr([size, sorted((i, e[2], digests[i]) for i, e in images.items())])
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     base, shape = Path(cache) / f"faces-{size}-{key}", (len(images), 3, size, size)
     if found := read_cache(base): return found

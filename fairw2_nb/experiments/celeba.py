@@ -18,6 +18,7 @@ from ..basics.packages import out_of_memory
 from ..data.celeba import load_celeba
 from ..data.drawn_faces import synthetic_faces
 from .experiment import Experiment, as_seeds, mean_sd
+from .mnist import plot_weights
 from ..metrics.report import fairness_report
 from ..models.networks import resnet18_logit
 from ..penalty.loss import WassersteinPenalty
@@ -29,19 +30,6 @@ from ..training.loop import fit
 from ..training.tasks import Binary
 from joblib import Memory
 from torch import nn
-
-# %% ../../nbs/experiments/05_celeba.ipynb #12a96a59
-def plot_curve(points: list, ax, title: str):
-    "Accuracy of both groups and DI along the steps."
-    names = {"GP0": ("C0", "accuracy, s = 0"), "GP1": ("C1", "accuracy, s = 1"),
-             "DI": ("0.3", "DI")}
-    steps = [p["step"] for p in points]
-    for name, (color, label) in names.items():
-        for part, style in (("train", "-"), ("test", "--")):
-            values = [p[f"{part}_{name}"] for p in points]
-            ax.plot(steps, values, style, color=color, lw=1, label=f"{label}, {part}")
-    ax.set(ylim=(0, 1), xlabel="mini-batch")
-    ax.set_title(title, fontsize=9)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #c404b7f9
 @dataclass(frozen=True)
@@ -155,13 +143,8 @@ class Curve:
 
 # %% ../../nbs/experiments/05_celeba.ipynb #827aa255
 def trained_scores(
-    on: str, # "score" or "error"
-    lam: float, # weight of the penalty
-    seed: int, # seed of weights and batches
-    preset: str, # key of `PRESETS`
-    loss: str, # "mse" or "bce"
-    source: str, # "celeba" or "synthetic"
-    key: tuple, # checksums of the images and the preset, so that others are another call
+    on, lam, seed, preset, loss, source, # see `celeba_run`
+    key, # checksums of the images and the preset, so that others are another call
 ) -> dict: # scores on test, validation and 2000 training images; a curve for seed 0
     "Train one network and score with it."
     train, valid, test = face_parts(source, preset, seed)
@@ -210,6 +193,11 @@ def celeba_run(
     return measured | counts | ({"curve": f["curve"]} if f["curve"] else {})
 
 # %% ../../nbs/experiments/05_celeba.ipynb #c832eca4
+def image_source(data, synthetic) -> str:
+    "Where the images come from, if CelebA from this folder."
+    if data: os.environ["FAIRW2_CELEBA"] = str(data)
+    return "synthetic" if synthetic else "celeba"
+
 def celeba_grid(
     preset: str = "quick", # "quick" and "late": minutes a network; "paper": days; "tiny": seconds
     seeds: str = "3", # networks per weight, or a range such as 100-102
@@ -217,13 +205,12 @@ def celeba_grid(
     synthetic: bool = False, # drawn faces instead of CelebA
 ) -> list: # settings
     "Both penalties with cross-entropy; for the first seed the appendix with squared error as well."
-    if data: os.environ["FAIRW2_CELEBA"] = str(data)
     scores, errors, squared = (1.25, 1.5, 2., 4.), (2., 4., 6., 8.), (0., .2, .5, 1.)
     if preset == "late": scores, errors, squared = (1., 1.25, 1.5), (8.,), ()
     runs = [("score", lam, "bce") for lam in (0., *scores)]
     runs += [("error", lam, "bce") for lam in errors]
     once = [("score", lam, "mse") for lam in squared]
-    source = "synthetic" if synthetic else "celeba"
+    source = image_source(data, synthetic)
     return [dict(on=on, lam=lam, seed=k, preset=preset, loss=loss, source=source)
             for i, k in enumerate(as_seeds(seeds)) for on, lam, loss in runs + once * (i == 0)]
 
@@ -241,24 +228,13 @@ def celeba_data(preset: str = "quick", source: str = "celeba", **setting) -> str
     if source != "celeba": return "drawn"
     return _celeba_ids(one_of("preset", preset, PRESETS).size)
 
-# %% ../../nbs/experiments/05_celeba.ipynb #2754ecc3
-def reported_weight(mean, gain: str, cost: float = .02) -> float:
-    "The weight with the largest gain among those that cost at most so much accuracy."
-    return mean[mean.Acc >= mean.Acc.loc[0.] - cost][gain].idxmax()
-
 # %% ../../nbs/experiments/05_celeba.ipynb #bbff6f88
 def figure_4(part, axes, title: str):
     "DI, MSE, GP0, GP1 and the ratio against λ; then the cloud of MSE against the ratio."
-    lams = sorted(part.lam.unique())
-    at = part.lam.map(lams.index)
     for ax, name in zip(axes, ("DI", "MSE", "GP0", "GP1", "ratio")):
-        ax.axhline(part[part.lam == 0][name].mean(), color="0.4", ls=":", lw=1)
-        ax.plot(at, part[name], ".", color="0.5")
-        ax.plot(part.groupby(at)[name].mean(), color="0.2", lw=1)
-        ax.set(xlabel="λ", xticks=range(len(lams)))
-        ax.set_xticklabels([f"{lam:g}" for lam in lams], fontsize=7)
+        plot_weights(ax, part, name)
         ax.set_title(f"{title}: {name}", fontsize=9)
-    axes[5].scatter(part.ratio, part.MSE, c=at, cmap="viridis", s=14)
+    axes[5].scatter(part.ratio, part.MSE, c=part.lam.rank(method="dense"), cmap="viridis", s=14)
     axes[5].set(xlabel="ratio", ylabel="MSE")
     axes[5].set_title(f"{title}: dark, λ = 0", fontsize=9)
 

@@ -6,14 +6,13 @@
 __all__ = ['ATTRIBUTES', 'RATIOS']
 
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #4acc6819
-import os
-
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
 from ..basics.checks import one_of
 from ..data.celeba import load_celeba
-from .celeba import celeba_data, face_parts, ids_digest, kept_scores
+from .celeba import celeba_data, face_parts, ids_digest
+from .celeba import image_source, kept_scores
 from .experiment import Experiment, as_seeds
 
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #e124aa1d
@@ -52,8 +51,7 @@ def attributes_grid(
     synthetic: bool = False, # drawn faces instead of CelebA
 ) -> list: # settings
     "The pairs of Figure 5."
-    if data: os.environ["FAIRW2_CELEBA"] = str(data)
-    source = "synthetic" if synthetic else "celeba"
+    source = image_source(data, synthetic)
     return [dict(lam=lam, seed=k, source=source, on=on) for k in as_seeds(seeds)]
 
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #4f99c3b5
@@ -111,7 +109,7 @@ def ratios_grid(
     data: str = None, # folder of CelebA; else the environment variable FAIRW2_CELEBA
 ) -> list: # settings
     "All ratios that the paper prints."
-    if data: os.environ["FAIRW2_CELEBA"] = str(data)
+    image_source(data, synthetic=False)
     return [dict(what=what) for what in PRINTED_RATIOS]
 
 def ratios_table(frame):

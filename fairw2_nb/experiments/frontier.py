@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 import torch
 from ..basics.packages import peer_version
@@ -20,7 +19,6 @@ from ..data.adult import ADULT_SHA256, load_adult
 from ..data.tables import load_table
 from .experiment import Experiment, as_seeds, mean_sd
 from .hypervolume import frontier_points, frontier_rows
-from .hypervolume import hypervolume_draws, hypervolume_interval
 from .methods import METHODS, find_method, installed_methods
 from .peers import Job
 from ..metrics.report import fairness_report
@@ -154,39 +152,6 @@ def chosen_table(rows, batch, wish=di_85, goals=("parity",)):
     table["strength"] = chosen.groupby("curve").strength.median().map("{:g}".format)
     table["needs s"] = [METHODS[m].needs_s for m in curves]
     return table.astype(object).fillna("").replace("^nan.*", "", regex=True) # W2 of decisions
-
-# %% ../../nbs/experiments/14_frontier.ipynb #3f659e66
-def word_for(splits, draws):
-    "Above, below or a tie: on every split, and beyond the interval of the mean."
-    low, high = np.quantile(draws, [.025, .975])
-    if len(splits) < 3: return "too few splits"
-    if low > 0 and (splits > 0).all(): return "above"
-    if high < 0 and (splits < 0).all(): return "below"
-    return "tie"
-
-def against(rows, method, base, batch, lines):
-    "Area of one method less that of another, and the word for it."
-    drawn = None if method == base else hypervolume_draws(rows, method, batch, base, lines)
-    return (None, "") if drawn is None else (drawn[0], word_for(*drawn[1:]))
-
-# %% ../../nbs/experiments/14_frontier.ipynb #111d496b
-def ranking_line(rows, name, batch, base):
-    "Both areas of one method, and how they compare with those of `base`; None without rows."
-    area = hypervolume_interval(rows, name, batch)
-    if not area: return None
-    joined, _, _ = hypervolume_interval(rows, name, batch, lines=True)
-    less, word = against(rows, name, base, batch, lines=False)
-    joined_less, joined_word = against(rows, name, base, batch, lines=True)
-    return {"area": area[0], "from": area[1], "to": area[2], f"less {base}": less, "verdict": word,
-            "joined area": joined, f"joined less {base}": joined_less,
-            "joined verdict": joined_word, "needs s": METHODS[name].needs_s}
-
-def ranking(rows, batch, base="W2", goal="parity"):
-    "Areas with intervals, and differences to one method; the best first."
-    asked = [name for name, m in METHODS.items() if name != "plain" and m.goal == goal]
-    lines = {name: line for name in asked if (line := ranking_line(rows, name, batch, base))}
-    if not lines: return pd.DataFrame()
-    return pd.DataFrame(lines).T.sort_values("joined area", ascending=False)
 
 # %% ../../nbs/experiments/14_frontier.ipynb #b3772759
 MAIN = ("W2", "W1", "POT W2", "fairret", "mean difference", "MMD", "FairGrad", "ALM", "W2 paper")

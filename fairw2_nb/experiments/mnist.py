@@ -48,9 +48,7 @@ def coarse_scores(data, seed: int, epochs: int = 2) -> torch.Tensor:
     "Scores after a short training on clean labels."
     with torch.random.fork_rng():
         net = digit_cnn(seed)
-        adam = lambda weights: torch.optim.Adam(weights, lr=3e-3)
-        fit(net, data, task=Binary("mse"), opt=adam, epochs=epochs, valid=data[:500], seed=seed,
-            progress=False)
+        train_digits(net, data, "tiny", average=0., epochs=epochs, valid=data[:500], seed=seed)
     return score_all(net, data)[0]
 
 # %% ../../nbs/experiments/04_mnist.ipynb #7b342a0e
@@ -118,11 +116,12 @@ def best_weights(frame):
 
 # %% ../../nbs/experiments/04_mnist.ipynb #89e7f2e2
 def plot_weights(ax, part, name: str):
-    "One column against λ: a dot per classifier, a line of means per gradient."
+    "One column against λ: a dot per network, a line of means, for each gradient if there are two."
     lams = sorted(part.lam.unique())
     ax.axhline(part[part.lam == 0][name].mean(), color="0.4", ls=":", lw=1)
-    for shift, (grad, style) in zip((-.16, .16), (("exact", "-"), ("paper", "--"))):
-        of = part[(part.grad == grad) | (part.lam == 0)]
+    kinds = [("exact", "-", -.16), ("paper", "--", .16)] if "grad" in part else [("", "-", 0)]
+    for grad, style, shift in kinds:
+        of = part[(part.grad == grad) | (part.lam == 0)] if grad else part
         at = of.lam.map(lams.index)
         ax.plot(at + shift, of[name], ".", color="0.6", ms=4)
         ax.plot(of.groupby(at)[name].mean(), color="0.2", ls=style, lw=1, label=f"{grad} gradient")

@@ -14,6 +14,7 @@ from .experiment import as_seeds, Experiment
 from ..metrics.disparities import disparate_impact
 from ..models.mlp import FairMLPClassifier
 from ..models.networks import mlp
+from ..penalty.loss import WassersteinPenalty
 from ..training.lambdas import TargetTuner
 from ..training.loop import fit
 
@@ -49,8 +50,9 @@ def by_controller(train, new, target, seed):
     batch = min(512, max(32, n // 40))
     tuner = TargetTuner(target, acc=0., alpha=1., up=1.2, warm_up=max(2, 150 * batch // n))
     net = mlp(train.x.shape[1], seed=seed)
-    history = fit(net, train, valid=valid, lam=tuner, epochs=30, batch_size=batch, average=.98,
-                  seed=seed, progress=False)
+    penalty = WassersteinPenalty(reference=min(2000, 64 * batch, n // 4)) # as the rows were made
+    history = fit(net, train, valid=valid, lam=tuner, penalty=penalty, epochs=30, batch_size=batch,
+                  average=.98, seed=seed, progress=False)
     with torch.no_grad(): return net.eval()(new.x) > 0, {"lam": history[-1]["lam"]}
 
 # %% ../../nbs/experiments/16_steering.ipynb #406ef0e0

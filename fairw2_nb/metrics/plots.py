@@ -5,11 +5,13 @@
 # %% auto #0
 __all__ = ['plot_cdfs', 'plot_quantiles']
 
-# %% ../../nbs/metrics/05_plots.ipynb #1df59248
+# %% ../../nbs/metrics/05_plots.ipynb #31ef4c29
 import numpy as np
-from ..basics.checks import as_groups, as_scores, check_lengths
+from ..basics.checks import as_scores, check_lengths
+from .counts import crossed_groups
+from .disparities import farthest_pair, sorted_groups
 
-# %% ../../nbs/metrics/05_plots.ipynb #966c3918
+# %% ../../nbs/metrics/05_plots.ipynb #18c997bd
 def _axes(ax):
     "The axes to draw on, new ones if there are none."
     import matplotlib.pyplot as plt
@@ -22,29 +24,29 @@ def _label_cdfs(ax, threshold, title):
     ax.legend(loc="lower right", fontsize="small")
     return ax
 
-# %% ../../nbs/metrics/05_plots.ipynb #c0c099e4
+# %% ../../nbs/metrics/05_plots.ipynb #6beb0c50
 def plot_cdfs(
     scores, # scores in [0, 1], shape (n,)
-    s, # groups, shape (n,)
+    s, # groups, shape (n,), or several attributes, shape (n, A)
     ax=None, # axes to draw on, new ones if None
     arrows: int = 7, # how many ranks are joined by an arrow, for two groups; 0 for none
     threshold: float = .5, # where the decision is taken
     title: str = None, # title of the axes
 ): # the axes
     "The CDF of the scores of each group, with arrows between scores of equal rank."
-    f, (codes, labels) = as_scores(scores), as_groups(s)
+    f, (codes, labels) = as_scores(scores), crossed_groups(s)
     check_lengths(scores=f, s=codes)
-    ax = _axes(ax)
-    parts = [np.sort(f[codes == k]) for k in range(len(labels))]
-    for k, (part, label) in enumerate(zip(parts, labels)):
-        ax.ecdf(part, color=f"C{k}", label=f"group {label}")
+    ax, parts = _axes(ax), sorted_groups(f, codes)
+    named = list(range(len(labels)) if len(labels) <= 6 else farthest_pair(parts, 2))
+    for k in {*range(len(labels))}.difference(named): ax.ecdf(parts[k], color="0.85", lw=.7)
+    for k in named: ax.ecdf(parts[k], color=f"C{named.index(k)}", label=f"group {labels[k]}")
     look = dict(arrowstyle="<->", color="0.5", lw=.8, shrinkA=0, shrinkB=0)
     for tau in (np.arange(arrows) + .5) / max(arrows, 1) if len(labels) == 2 else []:
         start, end = (np.quantile(part, tau, method="inverted_cdf") for part in parts)
         ax.annotate("", (end, tau), (start, tau), arrowprops=look)
     return _label_cdfs(ax, threshold, title)
 
-# %% ../../nbs/metrics/05_plots.ipynb #bcdfcaa7
+# %% ../../nbs/metrics/05_plots.ipynb #e28814a8
 def plot_quantiles(
     first, # quantiles of the scores of one group, at evenly spaced levels from 0 to 1
     second, # those of the other group

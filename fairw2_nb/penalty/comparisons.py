@@ -39,17 +39,9 @@ class Sample(NamedTuple):
         "With weights of the observations, which a reference does not have."
         if sample_weight is None: return self
         if ref is not None:
-            raise ValueError("`sample_weight` and a reference do not go together: a reference keeps "
-                             "no weights. Use larger batches instead, with reference=0.")
+            raise ValueError("`sample_weight` and a reference do not go together: a reference "
+                             "keeps no weights. Use larger batches instead, with reference=0.")
         return self._replace(weight=as_column(sample_weight, self.scores, "sample_weight"))
-
-def join(columns, others):
-    "Arrays of a batch, each followed by that of a reference; without weights."
-    concat = array_module(columns[0]).concat
-    others = [None if c is None else numpy_on_cpu(c) for c in others]
-    others[1] = whole_numbers(others[1], "ref_s")
-    pairs = zip(columns[:3], others)
-    return [None if a is None or b is None else concat((a, b)) for a, b in pairs] + [None]
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #8544cc64
 BASE, COLUMNS = 100, 3
@@ -71,8 +63,8 @@ def group_numbers(
     if len(s) != len(f): as_column(s[:, 0], f, name)
     s = s.detach().to(f.device)
     if s.shape[1] > COLUMNS or not ((s >= 0) & (s < BASE) & (s == s.floor())).all():
-        raise ValueError(f"`{name}` has {s.shape[1]} columns: expected at most {COLUMNS} attributes "
-                         f"with whole numbers from 0 to {BASE - 1} each.")
+        raise ValueError(f"`{name}` has {s.shape[1]} columns: expected at most {COLUMNS} "
+                         f"attributes with whole numbers from 0 to {BASE - 1} each.")
     return (s.long() * BASE ** torch.arange(s.shape[1], device=f.device)).sum(1)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #448632ed
@@ -83,10 +75,11 @@ def checked(
     name: str = "", # prefix in error messages, "ref " for a reference
     needs_y: bool = False, # whether labels are needed
     binary: bool = False, # whether they must be 0 and 1
+    alone: bool = True, # one of several processes may have no rows
 ) -> Sample: # the same as tensors
     "What a user gave, or a sentence that says what is wrong with it."
     f = as_sample(scores, f"{name}scores")
-    if not len(f) and not name:
+    if not len(f) and not name and alone:
         raise ValueError("`scores` is empty: a batch needs at least one score.")
     return Sample(f, group_numbers(s, f, f"{name}s"), as_labels(y, f, needs_y, binary))
 
@@ -111,7 +104,16 @@ def check_weights(w):
     if not ((w >= 0) & (w < float("inf"))).all() or not w.any():
         raise ValueError("`sample_weight` must be finite and non-negative, and not all zero.")
 
-# %% ../../nbs/penalty/03_comparisons.ipynb #efa40d88
+# %% ../../nbs/penalty/03_comparisons.ipynb #8596fbb1
+def join(columns, others):
+    "Arrays of a batch, each followed by that of a reference; without weights."
+    concat = array_module(columns[0]).concat
+    others = [None if c is None else numpy_on_cpu(c) for c in others]
+    others[1] = whole_numbers(others[1], "ref_s")
+    pairs = zip(columns[:3], others)
+    return [None if a is None or b is None else concat((a, b)) for a, b in pairs] + [None]
+
+# %% ../../nbs/penalty/03_comparisons.ipynb #92c365f7
 class How(NamedTuple):
     "What all parts of a comparison have in common, as `WassersteinPenalty` explains it."
     p: float = 2
@@ -122,15 +124,17 @@ class How(NamedTuple):
     given: object = None
     crossed: bool = False
     columns: int = 1 # attributes in `s`
+    debias: bool = False
 
     @property
     def whole(self):
         "Whether all observations are compared at once, in no parts."
         return self.given is None and (self.columns == 1 or self.crossed)
 
+# %% ../../nbs/penalty/03_comparisons.ipynb #efa40d88
 def check_options(how, on="score"):
     "Refuse options that do not exist."
-    p, grad, n_bins, given = how.p, how.grad, how.n_bins, how.given
+    p, grad, given = how.p, how.grad, how.given
     if grad not in ("exact", "paper"):
         raise ValueError(f'grad = {grad!r}: expected "exact" or "paper".')
     if not isinstance(p, (int, float)) or not 1 <= p < float("inf"):
@@ -138,8 +142,8 @@ def check_options(how, on="score"):
     if grad == "paper" and p not in (1, 2):
         raise ValueError(f"p = {p}: the published gradients exist for p = 1 and 2; "
                          'use grad="exact" for others.')
-    if not isinstance(n_bins, int) or n_bins < 1:
-        raise ValueError(f"n_bins = {n_bins!r}: expected a whole number of at least 1.")
+    if not isinstance(how.n_bins, int) or how.n_bins < 1:
+        raise ValueError(f"n_bins = {how.n_bins!r}: expected a whole number of at least 1.")
     if not (on in ("score", "error") or callable(on)):
         raise ValueError(f'on = {on!r}: expected "score", "error" or a function of (scores, y).')
     if not isinstance(given, (int, str, type(None))) or given not in (None, 0, 1, "each"):
@@ -148,6 +152,9 @@ def check_options(how, on="score"):
         raise ValueError(f'weights = {how.weights!r}: expected "equal", "share" or "root".')
     if how.relative and (p, grad) != (2, "exact"):
         raise ValueError('relative=True needs p = 2 and grad = "exact".')
+    if how.debias and (p, grad, how.relative, how.weights) != (2, "exact", False, "equal"):
+        raise ValueError('debias=True needs p = 2, grad = "exact", weights = "equal", and not '
+                         "relative=True.")
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #c1013bc1
 def compared(on, sample):
@@ -204,7 +211,7 @@ def warn_caller(why):
     frame, level = sys._getframe(1), 2
     while frame.f_back and frame.f_globals["__name__"].startswith(("fairw2_nb.", "torch.")):
         frame, level = frame.f_back, level + 1
-    warnings.warn(why, stacklevel=level - 1)
+    warnings.warn(why, stacklevel=level)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #470493b2
 def refuse_transforms():

@@ -6,13 +6,18 @@
 __all__ = ['wasserstein_penalty', 'WassersteinPenalty']
 
 # %% ../../nbs/penalty/04_loss.ipynb #68d3f5bf
+from zlib import crc32
+
 import torch
 from ..basics.arrays import attach, numpy_on_cpu
+from ..basics.processes import as_world
 from .comparisons import How, Sample, checked, check_options, columns_of
 from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
 from .comparisons import uncompiled, warn_caller, whole_numbers
+from .debiased import less_bias
 from .gradients import exact_gradient, paper_gradient
 from .relative import quotient
+from .distributed import crowd_of, shared
 from .references import as_reference, Fresh, Ring
 from fastcore.basics import patch
 from torch import nn, Tensor
@@ -27,6 +32,7 @@ def part_gradient(how, n, f, s, mass=None):
         warn_caller(why + "the penalty is 0. Use larger batches, or a reference such as "
                     "`reference=2000`.")
         return 0., torch.as_tensor(f)[:n] * 0
+    if how.debias: return less_bias(value, g, torch.as_tensor(f), torch.as_tensor(s), n, mass)
     if how.relative: return quotient(value, g, torch.as_tensor(f), torch.as_tensor(s), n)
     if how.grad == "paper":
         g = paper_gradient(torch.as_tensor(f), two_groups(s), n, how.p, how.n_bins)
@@ -50,9 +56,12 @@ def compare(how, f, s, y=None, weight=None, *ref):
         grad[torch.as_tensor(keep[:n])] += g.to(grad)
     return total / len(parts), grad / len(parts)
 
-def distance(batch, ref, how):
+def distance(batch, ref, how, crowd=None):
     "What is compared of samples that have been checked, as one node on the scores of the batch."
-    def compute(*columns): return compare(how, *columns)
+    def compute(*columns):
+        if crowd is None: return compare(how, *columns)
+        value, g = compare(how, *crowd.columns, *columns[4:])
+        return value, crowd.scale * g[crowd.own]
     return attach(compute, *batch, *(() if ref is None else ref[:3]))
 
 # %% ../../nbs/penalty/04_loss.ipynb #c6e4d3e0
@@ -66,7 +75,7 @@ def wasserstein_penalty(
     ref_s=None, # their groups, shape (M,)
     grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
     n_bins: int = 500, # bins of the grid of the published one
-    weights: str = "equal", # weights of the groups if there are more than two: or "share", "root"
+    weights: str = "equal", # weights of three groups or more: "equal", "share" or "root"
     sample_weight=None, # weights of the observations, shape (B,)
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
     "W_p^p between the scores of groups, with its gradient for each score of the batch."
@@ -89,20 +98,22 @@ class WassersteinPenalty(nn.Module):
         grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
         n_bins: int = 500, # bins of the grid of the published one
         relative: bool = False, # divide by the variance of what is compared; p = 2, exact
-        weights: str = "equal", # weights of the groups if there are more than two: or "share", "root"
+        weights: str = "equal", # weights of three groups or more: "equal", "share" or "root"
         crossed: bool = False, # several attributes: their combinations, not each by itself
+        sync="auto", # processes: those of the process group, of another one, or False for this one
+        debias: bool = False, # less what small groups add by chance; p = 2, exact, equal weights
     ):
         super().__init__()
         self.p, self.on, self.given = p, on, given
         self.grad, self.n_bins, self.relative = grad, n_bins, relative
-        self.weights, self.crossed = weights, crossed
+        self.weights, self.crossed, self.sync, self.debias = weights, crossed, sync, debias
         check_options(self.how(), on)
         self.reference = as_reference(reference)
 
     def how(self, columns=1):
         "The options of a comparison."
         of_parts = self.relative, self.weights, self.given, self.crossed
-        return How(self.p, self.grad, self.n_bins, *of_parts, columns)
+        return How(self.p, self.grad, self.n_bins, *of_parts, columns, self.debias)
 
 # %% ../../nbs/penalty/04_loss.ipynb #a002cf04
 @patch
@@ -125,18 +136,19 @@ def extra_repr(self: WassersteinPenalty):
     "The options, as `print(penalty)` shows them."
     fresh = f", reference={self.reference}" if self.fresh else ""
     more = "".join(f", {name}={getattr(self, name)!r}" for name, usual in
-                   (("relative", False), ("weights", "equal"), ("crossed", False))
+                   (("relative", False), ("weights", "equal"), ("crossed", False),
+                    ("debias", False))
                    if getattr(self, name) != usual)
     return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{more}{fresh}"
 
 # %% ../../nbs/penalty/04_loss.ipynb #0eb9994f
 @patch
-def _ref(self: WassersteinPenalty, ref, f, **labels):
+def _ref(self: WassersteinPenalty, ref, f, world, **labels):
     "What is compared of the explicit reference, else of the ring, else None."
     if ref is not None:
         if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3):
             raise ValueError("`ref` must be (scores, s) or (scores, s, y).")
-        ref = checked(*ref, name="ref ", **labels)
+        ref, _ = shared(world, checked(*ref, name="ref ", **labels))
     elif ring := self.ring:
         ref = Sample(*ring.filled())
         if not len(ref.s): return None
@@ -145,6 +157,13 @@ def _ref(self: WassersteinPenalty, ref, f, **labels):
     else: return None
     ref = compared(self.on, ref.beside(f))
     return ref._replace(scores=ref.scores.detach())
+
+# %% ../../nbs/penalty/04_loss.ipynb #3e89bac1
+@patch
+def crowd(self: WassersteinPenalty, world, values, how):
+    "What is compared in all processes; they must have the same settings."
+    always = how.relative or how.grad == "paper"
+    return crowd_of(world, values, crc32(repr((self, how)).encode()), always)
 
 # %% ../../nbs/penalty/04_loss.ipynb #aae00f8e
 @patch
@@ -159,11 +178,14 @@ def forward(self: WassersteinPenalty,
     "The penalty of a batch."
     binary = self.given is not None
     labels = {"needs_y": self.on != "score" or binary, "binary": binary}
-    batch = checked(scores, s, y, **labels)
-    ref = self._ref(ref, batch.scores, **labels)
+    world = as_world(self.sync)
+    batch = checked(scores, s, y, alone=world.size == 1, **labels)
+    ref, how = self._ref(ref, batch.scores, world, **labels), self.how(columns_of(s))
     values = compared(self.on, batch).weighted(sample_weight, ref)
-    total = distance(values, ref, self.how(columns_of(s)))
+    crowd = None if world.size == 1 else self.crowd(world, values, how)
+    if crowd and crowd.gridded: return distance(values, None, how, crowd)
+    total = distance(values, ref, how, crowd)
     if self.training and (ring := self.ring): # last: the reference is a view of it
         refuse_transforms()
-        ring.push(*batch[:3])
+        ring.push(*(shared(world, batch)[0] if crowd else batch)[:3])
     return total

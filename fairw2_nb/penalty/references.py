@@ -88,11 +88,13 @@ def _load_from_state_dict(self: Ring, state, prefix, *rest):
 class AutoRing(Ring):
     "Scores of the last few batches, more of rare groups; dropped when a group's mean jumps."
     aim, batches = 256, 16 # as many batches as have `aim` scores, at most `batches`
-    least, oldest = 80, 64 # a group keeps `least` scores for up to `oldest` batches
 
-    def __init__(self):
+    def __init__(self,
+        least: int = 40, # scores that a rare group keeps beyond that,
+        oldest: int = 64, # for so many batches
+    ):
         super().__init__(1)
-        self.size = "auto"
+        self.size, self.least, self.oldest = "auto", least, oldest
         self.register_buffer("born", torch.zeros(0, dtype=torch.int64)) # batch of each score
         self.reset()
 
@@ -133,7 +135,8 @@ def newer_of_its_group(s):
 def kept(self: AutoRing, groups, age, n_batch):
     "Which scores are remembered: those of the last batches, and more of a rare group."
     keep = age < max(1, min(self.batches, -(-self.aim // n_batch)))
-    if array_module(groups).bincount(groups[keep]).min() < self.least:
+    count = array_module(groups).bincount(groups[keep], None, int(groups.max()) + 1)
+    if count.min() < self.least: # also a group that is absent from the last batches
         keep |= (newer_of_its_group(groups) < self.least) & (age < self.oldest)
     return keep
 

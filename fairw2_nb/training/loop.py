@@ -8,6 +8,7 @@ __all__ = ['TrainingDiverged', 'fit']
 # %% ../../nbs/training/05_loop.ipynb #d5277443
 import copy
 import math
+import os
 import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import torch
 from ..basics.checks import NotFinite
 from ..basics.processes import as_world, join_world, World
 from ..penalty.loss import WassersteinPenalty
+from ..penalty.references import Fresh
 from .checkpoint import check_settings, data_in_words, in_words
 from .checkpoint import load_checkpoint, network_in_words
 from .checkpoint import random_states, save_checkpoint, set_random_states
@@ -70,7 +72,7 @@ def own_pieces(run) -> list: # (row numbers, number of rows in all processes), o
     "This process's piece of each batch of an epoch."
     order, world = torch.randperm(len(run.train), generator=run.generator), run.world
     if run.shares is None:
-        return [(at[world.rank::world.size], len(at)) for at in order.split(run.batch_size)]
+        return [(world.piece(at), len(at)) for at in order.split(run.batch_size)]
     steps = math.ceil(sum(run.shares) / run.batch_size)
     sizes = [sum(n // steps + (k < n % steps) for n in run.shares) for k in range(steps)]
     return list(zip(order.tensor_split(steps), sizes))
@@ -85,9 +87,9 @@ def fresh_reference(run):
     "Scores, groups and labels of observations drawn anew; None if the penalty wants none."
     if not run.fresh: return None
     at = torch.randint(len(run.train), (run.fresh,), generator=run.generator)
-    f, y, s = score_all(run.model, run.train, run.objective.task, run.device,
-                        at[run.world.rank::run.world.size])
-    return run.world.gather(f, s, y)[0]
+    own = run.world.piece(at)
+    f, y, s = score_all(run.model, run.train, run.objective.task, run.device, own)
+    return f, s, y
 
 # %% ../../nbs/training/05_loop.ipynb #be4a0674
 def train_step(run, at, whole=None):
@@ -160,7 +162,7 @@ def agree(self: Training):
 def measure(self: Training):
     "Risk, distance and all metrics of the validation part, each process scoring its share."
     own = rows_by_process(self.world, self.valid) is not None
-    at = None if own else torch.arange(len(self.valid))[self.world.rank::self.world.size]
+    at = None if own else self.world.piece(torch.arange(len(self.valid)))
     found = score_all(self.average, self.valid, self.objective.task, self.device, at)
     return measures(*self.world.gather(*found)[0], self.objective)
 
@@ -260,7 +262,8 @@ def _check_fit(train, valid, lam, epochs, batch_size, average, patience):
     _check_data(train)
     if isinstance(batch_size, float) or isinstance(epochs, float):
         raise ValueError(f"batch_size = {batch_size}, epochs = {epochs}: expected whole numbers.")
-    if not 1 <= batch_size <= len(train):
+    alone = int(os.environ.get("WORLD_SIZE", 1)) == 1 # else others may bring more rows
+    if not 1 <= batch_size <= (len(train) if alone else math.inf):
         raise ValueError(f"batch_size = {batch_size} for {len(train)} observations: "
                          "choose a batch of at least 1 and at most all of them.")
     if epochs < 0: raise ValueError(f"epochs = {epochs}: expected a number of at least 0.")
@@ -295,6 +298,17 @@ def _to_device(model, device):
         here = '"cpu" or "cuda"' if torch.cuda.is_available() else '"cpu"'
         raise ValueError(f"device = {device!r} is not available here: use {here}.") from None
 
+# %% ../../nbs/training/05_loop.ipynb #f5d9da6a
+def _usual_penalty(model, train, lam):
+    "W_2^2 with scores drawn anew where that is cheap, else with those of the last batches."
+    x, weighs = getattr(train, "x", None), type(lam) is not FixedLambda or lam.lam
+    table = isinstance(x, torch.Tensor) and x.ndim == 2
+    changing = nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase
+    steady = not any(isinstance(layer, changing) for layer in model.modules())
+    small = sum(p.numel() for p in model.parameters()) <= 20_000
+    fresh = weighs and table and steady and small
+    return WassersteinPenalty(reference=Fresh(min(500, len(train))) if fresh else "auto")
+
 # %% ../../nbs/training/05_loop.ipynb #5a5d53d7
 def differ(all_settings):
     "The names of settings in which the processes differ, data of their own not counted."
@@ -320,7 +334,7 @@ def fit( # long: every option explained
     train, # FairDataset, or any dataset of triples (x, y, s)
     *,
     lam=0., # weight of the penalty: a number, or a tuner
-    penalty: nn.Module = None, # W_2^2 of the scores with a ring of at most 2000 if None
+    penalty: nn.Module = None, # W_2^2 of the scores if None, with scores drawn anew or a ring
     task: Binary = Binary(), # what the network gives, and the loss
     valid=None, # validation part
     epochs: int = 20, # passes over the training part
@@ -337,10 +351,9 @@ def fit( # long: every option explained
     "Train `model` with the penalty."
     lam = lam if isinstance(lam, FixedLambda) else FixedLambda(lam)
     _check_fit(train, valid, lam, epochs, batch_size, average, patience)
+    join_world(device)
     with undisturbed(), ExitStack() as held:
-        join_world(device)
-        if penalty is None: # older scores would be too stale
-            penalty = WassersteinPenalty(reference=min(2000, 64 * batch_size, len(train) // 4))
+        if penalty is None: penalty = _usual_penalty(model, train, lam)
         world = as_world(getattr(penalty, "sync", "auto"))
         torch.manual_seed(seed + world.rank)
         _to_device(model, device)

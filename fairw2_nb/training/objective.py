@@ -48,7 +48,7 @@ class Objective:
     warming: bool = False # while λ is still looked for: W is measured and not added
 
     def __post_init__(self):
-        if self.penalty is None: self.penalty = WassersteinPenalty()
+        if self.penalty is None: self.penalty = WassersteinPenalty(reference=0)
         if not isinstance(self.lam, FixedLambda): self.lam = FixedLambda(self.lam)
 
     @property

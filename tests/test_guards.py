@@ -1,0 +1,395 @@
+"""What the code must give by number, worked out here by other means.
+
+Loops, autograd through a sort, finite differences, SciPy: nothing below is compared with another
+part of the package. `mutants.py` lists the errors that these checks must notice."""
+from collections import deque
+
+import numpy as np
+import pytest
+import torch
+from fairw2_nb.data.dataset import FairDataset
+from fairw2_nb.penalty.loss import WassersteinPenalty, wasserstein_penalty
+from fairw2_nb.penalty.references import Fresh, Ring
+from fairw2_nb.training.evaluation import evaluate
+from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
+from fairw2_nb.training.loop import fit
+from fairw2_nb.training.tasks import Binary
+from torch import nn
+from torch.testing import assert_close
+
+
+# the penalty
+
+def sorted_evenly(a):
+    "Sorted, each run of equal values in the place of its mean, so that they share their slopes."
+    values, run, count = a.unique(return_inverse=True, return_counts=True)
+    means = torch.zeros_like(values).index_add(0, run, a) / count
+    return means[run.sort()[0]]
+
+
+def distance(a, b, p=2):
+    "W_p^p of two samples: each repeated as often as the other is long, sorted, and compared."
+    gaps = sorted_evenly(a).repeat_interleave(len(b)) - sorted_evenly(b).repeat_interleave(len(a))
+    return gaps.abs().pow(p).mean()
+
+
+def by_sorting(f, s, ref_f=None, ref_s=None, p=2, relative=False):
+    "The distance of batch and reference, each score pulled as one of its group in the batch."
+    if ref_f is None: ref_f, ref_s = f[:0], s[:0]
+    n, N = (torch.stack([(g == k).sum() for k in (0, 1)]) for g in (s, torch.cat([s, ref_s])))
+    times = (N / n.double())[s]
+    f = f.detach() + (f - f.detach()) * times # the same values, steeper slopes
+    f, s = torch.cat([f, ref_f.detach()]), torch.cat([s, ref_s])
+    w = distance(f[s == 0], f[s == 1], p)
+    return w / f.var(correction=0) if relative else w
+
+
+def draw(n, seed):
+    "Scores, groups and labels, each telling something else."
+    g = torch.Generator().manual_seed(seed)
+    s, y = torch.rand(n, generator=g) < .6, torch.rand(n, generator=g) < .4
+    f = (.25 * torch.rand(n, generator=g, dtype=torch.float64) + .2 * s + .3 * y + .1)
+    return f, s.long(), y.double()
+
+
+def wanted_penalty(batch, ref, on, given, **options):
+    "The penalty of each part by sorting, averaged."
+    f, s, y = batch
+    rf, rs, ry = ref or (f[:0].detach(), s[:0], y[:0])
+    if on == "error": f, rf = (f - y) ** 2, (rf - ry) ** 2
+    labels = {None: [[0, 1]], "each": [[0], [1]]}.get(given, [[given]])
+    parts = [(torch.isin(y, torch.tensor(k) * 1.), torch.isin(ry, torch.tensor(k) * 1.))
+             for k in labels]
+    values = [by_sorting(f[a], s[a], rf[b], rs[b], **options) for a, b in parts]
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("given", [None, 0, 1, "each"])
+@pytest.mark.parametrize("on", ["score", "error"])
+@pytest.mark.parametrize("options", [dict(p=1), dict(p=2), dict(p=3), dict(relative=True)], ids=str)
+@pytest.mark.parametrize("referred", [False, True], ids=["batch", "reference"])
+def test_penalty(options, on, given, referred):
+    "Value and gradient of every kind of penalty, by autograd through a sort."
+    batch, ref = draw(40, 0), draw(31, 1) if referred else None
+    f = batch[0].requires_grad_()
+    found = WassersteinPenalty(on=on, given=given, **options)(*batch, ref)
+    wanted = wanted_penalty(batch, ref, on, given, **options)
+    assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+    grads = (torch.autograd.grad(v, f)[0] for v in (found, wanted))
+    assert_close(*grads, rtol=1e-5, atol=1e-12) # counts are divided in single precision
+
+
+def test_penalty_as_a_function():
+    f, s, _ = draw(30, 0)
+    rf, rs, _ = draw(50, 1)
+    f.requires_grad_()
+    found = wasserstein_penalty(f, s, p=1, ref_scores=rf, ref_s=rs)
+    wanted = by_sorting(f, s, rf, rs, p=1)
+    assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+    assert_close(*(torch.autograd.grad(v, f)[0] for v in (found, wanted)), rtol=1e-8, atol=1e-12)
+
+
+def printed_gradient(f, s, ref_f, ref_s, p, J):
+    "Eq. (finalW2gradApprox) and (finalW1gradApprox), one score of the batch after the other."
+    every, groups = np.r_[f, ref_f], np.r_[s, ref_s]
+    eta = every.min() + np.arange(J + 1) * (every.max() - every.min()) / J
+    eta[-1] = every.max()
+    H = np.array([[(every[groups == k] < e).mean() for e in eta] for k in (0, 1)])
+    H[:, -1] = 1 # the last bin is closed
+
+    def bin_of(v): return min(int((eta <= v).sum()) - 1, J - 1)
+
+    def pull(v, k):
+        j, other = bin_of(v), H[1 - k]
+        level = H[k, j] + (H[k, j + 1] - H[k, j]) * (v - eta[j]) / (eta[j + 1] - eta[j])
+        i = np.flatnonzero((other[:-1] <= level) & (other[:-1] < other[1:]))[-1]
+        part = (level - other[i]) / (other[i + 1] - other[i])
+        cor = eta[i] + part * (eta[i + 1] - eta[i])
+        gap = v - cor if p == 2 else np.sign(eta[j] - eta[bin_of(cor)])
+        return gap / J / ((s == k).sum() * (H[k, j + 1] - H[k, j]))
+    return np.array([pull(v, k) for v, k in zip(f, s)])
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("on", ["score", "error"])
+@pytest.mark.parametrize("referred", [False, True], ids=["batch", "reference"])
+def test_printed_gradient(p, on, referred):
+    "n_s is counted in the batch, H_s in batch and reference; errors have the factor 2 (f - y)."
+    batch, ref = draw(25, 2), draw(40, 3) if referred else None
+    f, s, y = (v.numpy() for v in batch)
+    rf, rs, ry = (v.numpy() for v in ref or draw(0, 0))
+    inner = 1.
+    if on == "error": f, rf, inner = (f - y) ** 2, (rf - ry) ** 2, 2 * (f - y)
+    wanted = inner * printed_gradient(f, s, rf, rs, p, 17)
+    scores = batch[0].requires_grad_()
+    WassersteinPenalty(p, on, grad="paper", n_bins=17)(scores, *batch[1:], ref).backward()
+    np.testing.assert_allclose(scores.grad, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_printed_gradient_of_a_squared_error():
+    "Appendix B before its chain rule: for the error itself."
+    f, s, y = draw(30, 4)
+    e = ((f - y) ** 2).requires_grad_()
+    WassersteinPenalty(grad="paper", n_bins=11)(e, s).backward()
+    f, none = e.detach().numpy(), np.zeros(0)
+    wanted = printed_gradient(f, s.numpy(), none, none, 2, 11)
+    np.testing.assert_allclose(e.grad, wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_ring_against_a_deque():
+    "The last scores are the reference of the next batch; in evaluation nothing is remembered."
+    penalty = WassersteinPenalty(on="error", reference=25)
+    kept = deque(maxlen=25)
+    for seed, n in enumerate((10, 10, 13, 40, 9)):
+        batch = tuple(v.float() for v in draw(n, seed))
+        batch = batch[0], batch[1].long(), batch[2]
+        ref = tuple(torch.stack(v) for v in zip(*kept)) if kept else None
+        wanted = wanted_penalty(batch, ref, "error", None)
+        for mode in (penalty.eval, penalty.train):
+            assert mode()(*batch).item() == pytest.approx(wanted.item(), rel=1e-4, abs=1e-7)
+        kept.extend(zip(*batch))
+    penalty.reset()
+    wanted = wanted_penalty(batch, None, "error", None)
+    assert penalty(*batch).item() == pytest.approx(wanted.item(), rel=1e-4, abs=1e-7)
+
+
+def test_ring_remembers_what_and_whose():
+    ring = Ring(4)
+    for k in range(3):
+        v = torch.tensor([2. * k, 2. * k + 1])
+        ring.push(v, v % 2 == 0, v % 3)
+    found = sorted(zip(*(v.tolist() for v in ring.filled())))
+    assert found == [(2., True, 2.), (3., False, 0.), (4., True, 1.), (5., False, 2.)]
+
+
+def test_automatic_ring_by_a_loop():
+    "Batches of 20: the last 13 of them, more of a rare group, and after a jump nothing older."
+    penalty, seen = WassersteinPenalty(reference="auto"), []
+    g = torch.Generator().manual_seed(0)
+    for age in range(90):
+        f, s = torch.rand(20, generator=g), (torch.rand(20, generator=g) < .9).long()
+        s[0], s[1] = 0, 1
+        penalty(f, s)
+        seen.append(list(zip(f.tolist(), s.tolist())))
+        wanted = []
+        for k in (0, 1):
+            mine = [(v, back) for back, batch in enumerate(reversed(seen))
+                    for v, group in reversed(batch) if group == k]
+            young = [v for v, back in mine if back < 13] # 256 / 20, rounded up
+            rare = [v for v, back in mine[:80] if back < 64]
+            wanted += max(young, rare, key=len)
+        assert sorted(wanted) == sorted(penalty.ring.filled()[0].tolist()), age
+    penalty(f + 2. * s, s)
+    assert sorted(penalty.ring.filled()[0].tolist()) == sorted((f + 2. * s).tolist())
+
+
+# training
+
+def table(n, seed):
+    "Three inputs, of which one tells the group and another the label."
+    g = torch.Generator().manual_seed(seed)
+    s, y = ((torch.rand(n, generator=g) < share).long() for share in (.6, .4))
+    x = torch.randn(n, 3, generator=g)
+    x[:, 0] += s
+    x[:, 1] += y
+    return FairDataset(x, y, s)
+
+
+class Line(nn.Module):
+    "A linear network that gives logits or scores."
+    def __init__(self, outputs="logits"):
+        super().__init__()
+        self.theta, self.outputs = nn.Parameter(torch.tensor([.3, -.2, .1, .05])), outputs
+
+    def forward(self, x): return line(x, self.theta, self.outputs)
+
+
+def line(x, theta, outputs):
+    "Scores that do not change in their last bit with the rows beside them, so that ties stay ties."
+    z = x[:, 0] * theta[0] + x[:, 1] * theta[1] + x[:, 2] * theta[2] + theta[3]
+    return z if outputs == "logits" else .5 + .5 * z / (1 + z.abs())
+
+
+def by_hand(data, lam, epochs, batch, lr, ring=0, fresh=0, loss="bce", on="score", seed=0, keep=0.,
+            p=2, outputs="logits"):
+    "Algorithm 1 in double precision: rows of means over steps, weights, and their average."
+    theta = Line().theta.detach().double().requires_grad_()
+    mean, rows, kept = theta.detach().clone(), [], deque(maxlen=ring)
+    draws = torch.Generator().manual_seed(seed)
+    x, y, s = data.x.double(), data.y.double(), data.s
+
+    def scores(at):
+        out = line(x[at], theta, outputs)
+        return out.sigmoid() if outputs == "logits" else out
+
+    for epoch in range(epochs):
+        steps = []
+        for at in torch.randperm(len(data), generator=draws).split(batch):
+            ref = None
+            if fresh: again = torch.randint(len(data), (fresh,), generator=draws)
+            if fresh: ref = scores(again).detach(), s[again], y[again]
+            if kept: ref = tuple(torch.stack(v) for v in zip(*kept))
+            f = scores(at)
+            likelihood = torch.where(y[at] == 1, f, 1 - f)
+            risk = (f - y[at]).square().mean() if loss == "mse" else -likelihood.log().mean()
+            w = wanted_penalty((f, s[at], y[at]), ref, on, None, p=p)
+            g, = torch.autograd.grad(risk + lam * w, theta)
+            kept.extend(zip(f.detach(), s[at], y[at]))
+            with torch.no_grad(): theta -= lr * g
+            mean = keep * mean + (1 - keep) * theta.detach()
+            steps.append((risk.item(), w.item()))
+        rows.append(np.mean(steps, 0))
+    return rows, theta.detach(), mean
+
+
+def descent(lr):
+    "Plain gradient descent."
+    return lambda weights: torch.optim.SGD(weights, lr)
+
+
+@pytest.mark.parametrize("options", [
+    dict(), dict(loss="mse"), dict(on="error"), dict(ring=60), dict(p=1), dict(seed=5),
+    dict(keep=.7), dict(fresh=80, outputs="scores"),
+    dict(fresh=50, on="error", loss="mse", outputs="scores")], ids=str)
+def test_fit_is_algorithm_1(options):
+    "Rows and weights after three epochs of two batches and a rest, worked out beside."
+    data, lam = table(110, 0), 3.
+    rows, theta, mean = by_hand(data, lam, 3, 50, .5, **options)
+    given = dict(options)
+    reference = Fresh(given.pop("fresh")) if "fresh" in given else given.pop("ring", 0)
+    penalty = WassersteinPenalty(given.pop("p", 2), given.pop("on", "score"), reference=reference)
+    task = Binary(given.pop("loss", "bce"), given.pop("outputs", "logits"))
+    net = Line(task.outputs)
+    history = fit(net, data, lam=lam, penalty=penalty, task=task, epochs=3, batch_size=50,
+                  opt=descent(.5), average=given.pop("keep", 0.), progress=False, **given)
+    wanted = mean if "keep" in options else theta
+    assert_close(net.theta.detach().double(), wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose([(r["loss"], r["W"]) for r in history], rows, rtol=1e-4, atol=1e-6)
+    assert [r["lam"] for r in history] == [3., 3., 3.]
+
+
+def test_risk_is_the_mean_loss():
+    "R(θ) and its derivatives: 2 (f - y) / n for the squared error, (f - y) / n for the logits."
+    z, y = torch.linspace(-2, 3, 7, dtype=torch.float64), torch.tensor([0., 1, 1, 0, 1, 0, 1])
+    y, f = y.double(), (1 / (1 + (-z).exp())).requires_grad_()
+    z.requires_grad_()
+    squares = [(a - b) ** 2 for a, b in zip(f.tolist(), y.tolist())]
+    logs = [-np.log(a if b else 1 - a) for a, b in zip(f.tolist(), y.tolist())]
+    for task, out, wanted, slope in (
+            (Binary("mse", "scores"), f, squares, 2 * (f - y) / 7),
+            (Binary("mse"), z, squares, 2 * (f - y) * f * (1 - f) / 7),
+            (Binary("bce", "scores"), f, logs, (f - y) / (f * (1 - f)) / 7),
+            (Binary("bce"), z, logs, (f - y) / 7)):
+        risk = task.risk(out, y)
+        assert risk.item() == pytest.approx(np.mean(wanted), rel=1e-6)
+        assert_close(torch.autograd.grad(risk, out)[0], slope.detach(), rtol=1e-6, atol=1e-9)
+        assert task.risk_of_scores(f, y).item() == pytest.approx(np.mean(wanted), rel=1e-6)
+    own = Binary(lambda out, y: (out * y).mean())
+    assert own.risk_of_scores(f, y).item() == pytest.approx((z * y).mean().item(), rel=1e-9)
+
+
+def test_rows_measure_the_validation_part():
+    "Risk + λ W of the network as it is after the epoch, on rows it did not see."
+    train, valid, net = table(60, 0), table(80, 1), Line()
+    row = fit(net, train, lam=2., penalty=WassersteinPenalty(reference=30), valid=valid, epochs=1,
+              batch_size=20, progress=False)[0]
+    with torch.no_grad(): f = net(valid.x).sigmoid().double()
+    risk = -torch.where(valid.y == 1, f, 1 - f).log().mean()
+    w = distance(f[valid.s == 0], f[valid.s == 1])
+    assert row["objective"] == pytest.approx((risk + 2 * w).item(), rel=1e-5)
+    assert row["Acc"] == pytest.approx(((f > .5) == valid.y).float().mean().item())
+    seen = evaluate(net, valid)
+    assert seen["risk"] == pytest.approx(risk.item(), rel=1e-5)
+    assert seen["W"] == pytest.approx(w.item(), rel=1e-5)
+
+
+def test_patience_keeps_the_best_epoch():
+    "A learning rate that overshoots: the weights of the epoch with the smallest objective."
+    train, valid, seen = table(60, 0), table(80, 1), []
+    def risk(net):
+        with torch.no_grad(): z = net(valid.x)
+        return nn.functional.softplus(torch.where(valid.y == 1, -z, z)).mean().item()
+    net = Line()
+    rows = fit(net, train, valid=valid, epochs=30, batch_size=60, opt=descent(9.), patience=3,
+               watch=lambda n: seen.append(risk(n)), progress=False)
+    np.testing.assert_allclose([r["objective"] for r in rows], seen, rtol=1e-4)
+    assert risk(net) == pytest.approx(min(seen), rel=1e-5)
+    assert len(rows) == 1 + np.argmin(seen) + 3 < 30 and seen[-1] > min(seen) + 1e-3
+
+
+# the weight
+
+def test_scale_of_lambda():
+    "λ = α g_R / g_W: mean absolute derivatives for the logits, over the last warm-up epoch."
+    data, seen = table(110, 0), []
+    draws = torch.Generator().manual_seed(0)
+    batches = [at for _ in range(2) for at in torch.randperm(110, generator=draws).split(50)]
+    before = [Line()]
+
+    def look(net):
+        before.append(Line())
+        before[-1].load_state_dict(net.state_dict())
+    history = fit(Line(), data, lam=ScaledLambda(.7, warm_up=2), penalty=WassersteinPenalty(),
+                  epochs=3, batch_size=50, opt=descent(.5), watch=look, progress=False)
+    for net, at in zip(before, batches):
+        with torch.no_grad(): z = net(data.x[at]).double().requires_grad_()
+        f, y, s = z.sigmoid(), data.y[at], data.s[at]
+        w = distance(f[s == 0], f[s == 1])
+        g_R = (f - y).abs().mean() / len(at) # |σ(z) - y| / B
+        g_W = torch.autograd.grad(w, z)[0].abs().mean()
+        seen.append((g_R.item(), g_W.item()))
+    wanted = np.reshape(seen, (2, 3, 2)).mean(1)
+    np.testing.assert_allclose([(r["g_R"], r["g_W"]) for r in history[:2]], wanted, rtol=1e-4)
+    scale = .7 * wanted[1, 0] / wanted[1, 1]
+    np.testing.assert_allclose([r["lam"] for r in history], [0, 0, scale], rtol=1e-4)
+
+
+def alphas(tuner, rows):
+    "α after each of some epochs behind the warm-up."
+    seen = []
+    for k, row in enumerate(rows):
+        tuner.after_epoch({"epoch": tuner.warm_up + 1 + k} | row)
+        seen.append(tuner.alpha)
+    return seen
+
+
+def test_controller_of_the_paper():
+    "Acc < .75: times .9; else DI < .85: times 1.1; else as it is. At the edges nothing is asked."
+    rows = [dict(Acc=.70, DI=.95), dict(Acc=.70, DI=.10), dict(Acc=.80, DI=.84),
+            dict(Acc=.75, DI=.85), dict(Acc=.75, DI=.80), dict(Acc=.90, DI=1.)]
+    found = alphas(TargetTuner(slack=float("inf"), alpha=2.), rows)
+    np.testing.assert_allclose(found, 2 * np.cumprod([.9, .9, 1.1, 1, 1.1, 1]), rtol=1e-12)
+
+
+def test_controller_of_a_gap():
+    "A gap shall be small: up while it is above its target, down where it is below by the slack."
+    rows = [dict([("Acc", .8), ("EO difference", v)]) for v in (.2, .1, .08, .06, .2)]
+    rows[-1]["Acc"] = .5
+    found = alphas(TargetTuner(.1, "EO difference", up=1.5, down=.5, slack=.03, alpha=1.), rows)
+    np.testing.assert_allclose(found, np.cumprod([1.5, 1, 1, .5, .5]), rtol=1e-12)
+
+
+def test_alpha_goes_to_zero_where_the_accuracy_is_out_of_reach():
+    "Labels that are coins: no rule has an accuracy of .75, and α falls by a tenth each epoch."
+    data = table(300, 0)
+    data.y = (torch.rand(300, generator=torch.Generator().manual_seed(3)) < .5).float()
+    with pytest.warns(UserWarning, match="After 40 epochs"):
+        rows = fit(Line(), data, lam=TargetTuner(slack=float("inf"), alpha=1., warm_up=1),
+                   epochs=40, batch_size=100, progress=False)
+    assert max(r["Acc"] for r in rows) < .75
+    np.testing.assert_allclose([r["alpha"] for r in rows], [0, *.9 ** np.arange(39)], rtol=1e-9)
+    scale = rows[0]["g_R"] / rows[0]["g_W"]
+    np.testing.assert_allclose([r["lam"] for r in rows[1:]], scale * .9 ** np.arange(39), rtol=1e-9)
+
+
+def test_growing_weights():
+    steps, epochs = RampedLambda(6., start=2, stop=5), RampedLambda(6., 1, 4, each="epoch")
+    seen = []
+    for _ in range(7):
+        seen.append((steps.lam, epochs.lam))
+        steps.after_step()
+        epochs.after_step()
+        steps.after_epoch({})
+        epochs.after_epoch({})
+    wanted = [(0, 0), (0, 2), (0, 4), (2, 6), (4, 6), (6, 6), (6, 6)]
+    np.testing.assert_allclose(seen, wanted, rtol=1e-12)
