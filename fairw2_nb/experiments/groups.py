@@ -217,17 +217,22 @@ def groups_table(rows):
     return frame.assign(**{c: frame[c].astype(float).round(3) for c in digits})
 
 # %% ../../nbs/experiments/18_groups.ipynb #e5f19cb1
+def change(best, method, what):
+    "How much the rate of each group changes against the plain network, on the same folds."
+    mine, plain = best[best.method == method], best[best.method == "plain"]
+    plain = plain[plain.fold.isin(mine.fold)]
+    n, now, was = (np.sum(v.tolist(), 0) for v in (mine.n, mine[what], plain[what]))
+    return (now - was) / n
+
 def groups_figure(rows, table="race", methods=("W2", "fairret", "EquiPy")):
     "Change of each group's positive rate and accuracy, against the plain network."
     best = chosen_strengths(rows[rows.table == table])
-    def sums(m): return [np.sum(best[best.method == m][c].tolist(), 0) for c in ("n", "yes", "right")]
-    (n, *plain), names = sums("plain"), best.groups.iloc[0]
-    methods = [m for m in methods if (best.method == m).any()]
+    names, n = best.groups.iloc[0], np.sum(best[best.method == "plain"].n.tolist(), 0)
     fig, axes = plt.subplots(1, 2, figsize=(9, .5 + .45 * len(names)), sharey=True)
-    for ax, was, j, what in zip(axes, plain, (1, 2), ("positive rate", "accuracy")):
-        for k, m in enumerate(methods):
-            at = np.arange(len(names)) + (k - (len(methods) - 1) / 2) * .25
-            ax.barh(at, (sums(m)[j] - was) / n, .22, color=f"C{k}", label=m)
+    for ax, column, what in zip(axes, ("yes", "right"), ("positive rate", "accuracy")):
+        for k, m in enumerate(m for m in methods if (best.method == m).any()):
+            at = np.arange(len(names)) + .25 * (k - 1)
+            ax.barh(at, change(best, m, column), .22, color=f"C{k}", label=m)
         ax.axvline(0, color="k", lw=.8)
         ax.set(xlabel=f"change of {what}", title=f"{what.capitalize()}, {table}")
     axes[0].set_yticks(range(len(names)), [f"{g} ({c:,})" for g, c in zip(names, n)])
