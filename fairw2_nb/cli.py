@@ -63,6 +63,9 @@ EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
     "frontier": (
         "experiments.frontier:FRONTIER",
         "Accuracy against disparity beside other methods, whole curves"),
+    "faults": (
+        "experiments.faults:FAULTS",
+        "What we tried to break: kills, full disks, flipped bits, two writers"),
 }
 
 # %% ../nbs/cli.ipynb #19ac28ff

@@ -1,16 +1,19 @@
 """The command fairw2, as a user calls it."""
 import inspect
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import time
+from configparser import ConfigParser
 from dataclasses import replace
 from pathlib import Path
 
 import fairw2_nb
 import pytest
+import yaml
 from conftest import ROOT
 from fairw2_nb.basics import packages
 from fairw2_nb.cli import EXPERIMENTS, in_words, main, run_experiment
@@ -18,6 +21,7 @@ from fairw2_nb.experiments.adult import ADULT
 from fairw2_nb.experiments.celeba import CELEBA
 from fairw2_nb.experiments.frontier import FRONTIER
 from fairw2_nb.experiments.mnist import MNIST
+from packaging.requirements import Requirement
 
 FAIRW2 = str(Path(sys.executable).parent / "fairw2")
 STOPPED = "Finished rows are kept"
@@ -133,6 +137,28 @@ def test_control_c_ends_with_a_sentence(tmp_path):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and STOPPED in said and "Traceback" not in said
+
+
+def test_actions_are_pinned_and_the_site_waits_for_the_tests():
+    used = []
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        flow = yaml.safe_load(path.read_text())
+        steps = {name: job["steps"] for name, job in flow["jobs"].items()}
+        used += [step["uses"] for part in steps.values() for step in part if "uses" in step]
+        for name, part in steps.items():
+            if any("deploy-pages" in step.get("uses", "") for step in part):
+                assert flow["jobs"][name]["needs"] == "test"
+    assert used and all(re.search(r"@[0-9a-f]{40}$", name) for name in used), used
+
+
+def test_constraints_fit_the_requirements():
+    cfg = ConfigParser(delimiters=["="], interpolation=None)
+    cfg.read(ROOT / "settings.ini", encoding="utf-8")
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
+    known = {name.lower(): version for name, version in pinned.items()}
+    for kind in ("requirements", "dev_requirements", "cluster_requirements"):
+        for need in map(Requirement, cfg["DEFAULT"][kind].split()):
+            assert need.specifier.contains(known[need.name.lower()]), need
 
 
 def test_bare_make_lists_the_targets():

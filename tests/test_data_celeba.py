@@ -13,7 +13,7 @@ import pytest
 import torch
 from conftest import LIB
 from fairw2_nb.data import archive, celeba
-from fairw2_nb.data.celeba import load_celeba
+from fairw2_nb.data.celeba import celeba_digest, load_celeba
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.faces import FaceDataset
 from fairw2_nb.data.label_files import read_labels
@@ -402,6 +402,20 @@ def test_cache_is_keyed_by_content(copied, cache):
     first.write_bytes(content)
     os.utime(first, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert not same(before, load(copied)) and len(list(cache.glob("*.npy"))) == 2
+
+
+def test_the_digest_is_of_images_and_labels(plain, copied, tmp_path):
+    "Not of where they lie: a zip file of the images is the same."
+    zipped = Path(shutil.copytree(plain, tmp_path / "zipped"))
+    shutil.make_archive(zipped / "img_align_celeba", "zip", zipped, "img_align_celeba")
+    shutil.rmtree(zipped / "img_align_celeba")
+    assert celeba_digest(plain) == celeba_digest(copied) == celeba_digest(zipped)
+    labels = next(copied.glob("list_attr*"))
+    text = labels.read_text()
+    labels.write_text(text[:-40] + text[-40:].replace("-1", " 1", 1))
+    changed = celeba_digest(copied)
+    next(copied.rglob("*.jpg")).write_bytes(b"another")
+    assert len({celeba_digest(plain), changed, celeba_digest(copied)}) == 3
 
 
 def harm_cache(npy, js, how):

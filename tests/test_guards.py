@@ -3,13 +3,14 @@
 Loops, autograd through a sort, finite differences, SciPy: nothing below is compared with another
 part of the package. `mutants.py` lists the errors that these checks must notice."""
 from collections import deque
+from itertools import combinations
 
 import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.penalty.loss import WassersteinPenalty, wasserstein_penalty
-from fairw2_nb.penalty.references import Fresh, Ring
+from fairw2_nb.penalty.references import AutoRing, Fresh, Ring
 from fairw2_nb.training.evaluation import evaluate
 from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
 from fairw2_nb.training.loop import fit
@@ -33,7 +34,7 @@ def distance(a, b, p=2):
     return gaps.abs().pow(p).mean()
 
 
-def by_sorting(f, s, ref_f=None, ref_s=None, p=2, relative=False):
+def by_sorting(f, s, ref_f=None, ref_s=None, p=2, relative=False, debias=False):
     "The distance of batch and reference, each score pulled as one of its group in the batch."
     if ref_f is None: ref_f, ref_s = f[:0], s[:0]
     n, N = (torch.stack([(g == k).sum() for k in (0, 1)]) for g in (s, torch.cat([s, ref_s])))
@@ -41,6 +42,7 @@ def by_sorting(f, s, ref_f=None, ref_s=None, p=2, relative=False):
     f = f.detach() + (f - f.detach()) * times # the same values, steeper slopes
     f, s = torch.cat([f, ref_f.detach()]), torch.cat([s, ref_s])
     w = distance(f[s == 0], f[s == 1], p)
+    if debias: w = w - sum(2 * f[s == k].var() / N[k] for k in (0, 1)) # 2 / n of the variance
     return w / f.var(correction=0) if relative else w
 
 
@@ -66,7 +68,8 @@ def wanted_penalty(batch, ref, on, given, **options):
 
 @pytest.mark.parametrize("given", [None, 0, 1, "each"])
 @pytest.mark.parametrize("on", ["score", "error"])
-@pytest.mark.parametrize("options", [dict(p=1), dict(p=2), dict(p=3), dict(relative=True)], ids=str)
+@pytest.mark.parametrize("options", [dict(p=1), dict(p=2), dict(p=3), dict(relative=True),
+                                     dict(debias=True)], ids=str)
 @pytest.mark.parametrize("referred", [False, True], ids=["batch", "reference"])
 def test_penalty(options, on, given, referred):
     "Value and gradient of every kind of penalty, by autograd through a sort."
@@ -75,8 +78,73 @@ def test_penalty(options, on, given, referred):
     found = WassersteinPenalty(on=on, given=given, **options)(*batch, ref)
     wanted = wanted_penalty(batch, ref, on, given, **options)
     assert_close(found, wanted, rtol=1e-9, atol=1e-12)
-    grads = (torch.autograd.grad(v, f)[0] for v in (found, wanted))
+    grads = (torch.autograd.grad(3 * v, f)[0] for v in (found, wanted))
     assert_close(*grads, rtol=1e-5, atol=1e-12) # counts are divided in single precision
+
+
+def by_pairs(f, s, ref_f=None, ref_s=None, weights="equal", **options):
+    "The mean over all pairs of groups, weighted by w_a w_b."
+    every = s if ref_s is None else torch.cat([s, ref_s])
+    total, norm = 0., 0.
+    for a, b in combinations(every.unique().tolist(), 2):
+        own, n = (s == a) | (s == b), [(every == k).sum().item() for k in (a, b)]
+        of = [f[own], (s[own] == b).long()]
+        if ref_s is not None:
+            there = (ref_s == a) | (ref_s == b)
+            of += [ref_f[there], (ref_s[there] == b).long()]
+        w = {"equal": 1., "share": n[0] * n[1], "root": (n[0] * n[1]) ** .5}[weights]
+        total, norm = total + w * by_sorting(*of, **options), norm + w
+    return total / norm
+
+
+def both_close(found, wanted, f):
+    "Values and gradients agree."
+    assert_close(found, wanted, rtol=1e-9, atol=1e-12)
+    grads = (torch.autograd.grad(v, f)[0] for v in (found, wanted))
+    assert_close(*grads, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("weights", ["equal", "share", "root"])
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("referred", [False, True], ids=["batch", "reference"])
+def test_many_groups(p, weights, referred):
+    "Four groups of different sizes, pair by pair."
+    (f, a, b), (rf, ra, rb) = draw(60, 5), draw(45, 6)
+    f, ref = f.requires_grad_(), (rf, ra + 2 * rb.long()) if referred else ()
+    s = a + 2 * b.long()
+    found = WassersteinPenalty(p, weights=weights)(f, s, ref=ref or None)
+    both_close(found, by_pairs(f, s, *ref, p=p, weights=weights), f)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("groups", [2, 4])
+def test_weights_are_repetitions(p, groups):
+    "An observation of weight 3 is three observations; of weight 0, none."
+    f, a, b = draw(50, 7)
+    f = (f * 20).round().div(20).requires_grad_() # with ties
+    s, times = (a + 2 * b.long()) % groups, torch.arange(50) % 4
+    found = WassersteinPenalty(p, weights="share")(f, s, sample_weight=times.double())
+    again, s = f.repeat_interleave(times), s.repeat_interleave(times)
+    both_close(found, by_pairs(again, s, p=p, weights="share"), f)
+
+
+def test_several_attributes():
+    "Each by itself, averaged; or all their combinations."
+    f, a, b = draw(60, 8)
+    f, b = f.requires_grad_(), b.long()
+    s = torch.stack([a, b], 1)
+    each = (by_pairs(f, a) + by_pairs(f, b)) / 2
+    both_close(WassersteinPenalty()(f, s), each, f)
+    both_close(WassersteinPenalty(crossed=True)(f, s), by_pairs(f, 2 * a + b), f)
+    y = torch.arange(60) % 3 == 0
+    found = WassersteinPenalty(given=1, crossed=True)(f, s, y)
+    both_close(found, by_pairs(f[y], (2 * a + b)[y]), f)
+
+
+def test_many_groups_less_their_bias():
+    (f, a, b), (rf, ra, rb) = draw(60, 9), draw(45, 10)
+    f, s, ref = f.requires_grad_(), a + b.long(), (rf, ra + rb.long())
+    both_close(WassersteinPenalty(debias=True)(f, s, ref=ref), by_pairs(f, s, *ref, debias=True), f)
 
 
 def test_penalty_as_a_function():
@@ -84,9 +152,7 @@ def test_penalty_as_a_function():
     rf, rs, _ = draw(50, 1)
     f.requires_grad_()
     found = wasserstein_penalty(f, s, p=1, ref_scores=rf, ref_s=rs)
-    wanted = by_sorting(f, s, rf, rs, p=1)
-    assert_close(found, wanted, rtol=1e-9, atol=1e-12)
-    assert_close(*(torch.autograd.grad(v, f)[0] for v in (found, wanted)), rtol=1e-8, atol=1e-12)
+    both_close(found, by_sorting(f, s, rf, rs, p=1), f)
 
 
 def printed_gradient(f, s, ref_f, ref_s, p, J):
@@ -164,7 +230,7 @@ def test_ring_remembers_what_and_whose():
 
 def test_automatic_ring_by_a_loop():
     "Batches of 20: the last 13 of them, more of a rare group, and after a jump nothing older."
-    penalty, seen = WassersteinPenalty(reference="auto"), []
+    penalty, seen = WassersteinPenalty(reference=AutoRing(least=60, oldest=50)), []
     g = torch.Generator().manual_seed(0)
     for age in range(90):
         f, s = torch.rand(20, generator=g), (torch.rand(20, generator=g) < .9).long()
@@ -176,7 +242,7 @@ def test_automatic_ring_by_a_loop():
             mine = [(v, back) for back, batch in enumerate(reversed(seen))
                     for v, group in reversed(batch) if group == k]
             young = [v for v, back in mine if back < 13] # 256 / 20, rounded up
-            rare = [v for v, back in mine[:80] if back < 64]
+            rare = [v for v, back in mine[:60] if back < 50]
             wanted += max(young, rare, key=len)
         assert sorted(wanted) == sorted(penalty.ring.filled()[0].tolist()), age
     penalty(f + 2. * s, s)

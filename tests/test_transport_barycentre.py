@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairw2_nb.transport.barycentre import barycentre_costs, check_range, count_groups
 from fairw2_nb.transport.barycentre import group_costs, group_order, group_weights, pairwise_costs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.filterwarnings("ignore:The use of `x.T`")
@@ -118,3 +118,17 @@ def test_any_numbering(s):
 def test_numbers_without_an_answer(ends, p, words):
     with pytest.raises(ValueError, match=words):
         check_range(np.array(ends), ends, p)
+
+
+@given(st.integers(2001, 4000), st.integers(1, 1000), st.integers(0, 50))
+@settings(max_examples=20)
+def test_packed_order_is_that_of_a_sort(n, K, seed):
+    "Of both signs, with ties, zeros of both signs and the largest numbers there are."
+    rng = np.random.default_rng(seed)
+    ends = np.float32([0, -0., 3.4e38, -3.4e38, 1e-45, -1e-45])
+    f = np.concatenate([rng.normal(size=n - 12).round(seed % 4), ends, ends]).astype(np.float32)
+    s = rng.integers(0, K, n)
+    order, codes, *_ = group_order(f, s)
+    expected = np.lexsort((f, s))
+    assert (f[order] == f[expected]).all() and (s[order] == s[expected]).all()
+    assert (np.sort(order) == np.arange(n)).all()

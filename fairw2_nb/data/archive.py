@@ -45,9 +45,9 @@ class FileTree:
         return self.zips[entry[0]].read(entry[1]) if entry[1] else Path(entry[0]).read_bytes()
 
     def digest(self, entry) -> str:
-        "What changes with the content: the checksum that a zip file keeps, or one made here."
+        "The CRC of the content, as a zip file keeps it: the same in a folder and in a zip file."
         if entry[1]: return f"{self.zips[entry[0]].getinfo(entry[1]).CRC:08x}"
-        try: return hashlib.sha256(self.read(entry)).hexdigest()
+        try: return f"{zlib.crc32(self.read(entry)):08x}"
         except OSError: return "cannot be read"
 
 # %% ../../nbs/data/09_archive.ipynb #91acee8f
@@ -149,12 +149,15 @@ def write_cache(base, shape, fill):
     return np.load(base.with_suffix(".npy"), mmap_mode="c")[:len(ids)], ids, bad
 
 # %% ../../nbs/data/09_archive.ipynb #b1bb73c3
+def contents(tree, images) -> list: # (id, size, checksum) of each image
+    "What images are made of, wherever they lie."
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        digests = pool.map(tree.digest, images.values())
+        return sorted((i, entry[2], digest) for (i, entry), digest in zip(images.items(), digests))
+
 def decoded_images(tree, images, size, cache):
     "Images, ids and names of damaged images, from the cache if it has them."
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        digests = dict(zip(images, pool.map(tree.digest, images.values())))
-    content = repr([size, sorted((i, e[2], digests[i]) for i, e in images.items())])
-    key = hashlib.sha256(content.encode()).hexdigest()[:16]
+    key = hashlib.sha256(repr([size, contents(tree, images)]).encode()).hexdigest()[:16]
     base, shape = Path(cache) / f"faces-{size}-{key}", (len(images), 3, size, size)
     if found := read_cache(base): return found
     try: return write_cache(base, shape, lambda x: decode_all(tree, images, x))

@@ -6,6 +6,7 @@
 __all__ = ['load_celeba']
 
 # %% ../../nbs/data/08_celeba.ipynb #d52442ad
+import hashlib
 import warnings
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pandas as pd
 import torch
 from ..basics.files import cache_dir, user_dir
 from ..basics.packages import torchvision_module
-from .archive import FileTree, NotThere, decoded_images, find_images
+from .archive import contents, decoded_images, FileTree, find_images, NotThere
 from .faces import FaceDataset, check_two, column_of
 from .label_files import find_labels
 
@@ -158,3 +159,17 @@ def load_celeba(
     a, names = tables["attributes"].to_numpy(), list(tables["attributes"])
     whole = FaceDataset(x, a, names, ids, target, sensitive, notes)
     return whole[rows[0]] if isinstance(part, str) else tuple(whole[r] for r in rows)
+
+# %% ../../nbs/data/08_celeba.ipynb #b441c29f
+def celeba_digest(
+    root=None, # as for `load_celeba`
+) -> str: # twelve characters
+    "A checksum of the images at hand and of their labels."
+    tree = celeba_tree(root, False)
+    images = find_images(tree)
+    found = hashlib.sha256(repr(contents(tree, images)).encode())
+    for table in celeba_labels(tree, None, None, ("train",), ()).values():
+        used = table[table.index.isin(list(images))].sort_index()
+        found.update(repr([list(used), used.index.tolist()]).encode())
+        found.update(used.to_numpy("<i8").tobytes())
+    return found.hexdigest()[:12]

@@ -15,7 +15,7 @@ import torch
 from ..basics.checks import one_of
 from ..basics.files import cache_dir
 from ..basics.packages import out_of_memory
-from ..data.celeba import load_celeba
+from ..data.celeba import celeba_digest, load_celeba
 from ..data.drawn_faces import synthetic_faces
 from .experiment import Experiment, as_seeds, mean_sd
 from .mnist import plot_weights
@@ -85,6 +85,13 @@ def face_parts(source: str, preset: str, seed: int) -> tuple:
 def ids_digest(data) -> str:
     "A checksum of which images there are."
     return hashlib.sha256(data.ids.cpu().numpy().astype("<i8").tobytes()).hexdigest()[:12]
+
+def content_digest(data) -> str:
+    "A checksum of images, labels and groups."
+    parts = [t.cpu().contiguous().numpy() for t in (data.ids, data.x, data.y, data.s)]
+    found = hashlib.sha256()
+    for part in parts: found.update(part)
+    return found.hexdigest()[:12]
 
 # %% ../../nbs/experiments/05_celeba.ipynb #2be66ef5
 class MirrorHalf(nn.Module):
@@ -159,7 +166,7 @@ def trained_scores(
 # %% ../../nbs/experiments/05_celeba.ipynb #d9dd30b2
 def kept_scores(train, test, on: str, lam: float, *setting) -> dict:
     "The scores of a network, from the cache folder if it was trained before."
-    key = ids_digest(train), ids_digest(test), repr(PRESETS[setting[1]])
+    key = content_digest(train), content_digest(test), repr(PRESETS[setting[1]])
     cached = Memory(cache_dir() / "runs", verbose=0).cache(trained_scores)
     return cached("score" if lam == 0 else on, lam, *setting, key)
 
@@ -216,9 +223,11 @@ def celeba_grid(
 
 # %% ../../nbs/experiments/05_celeba.ipynb #feec6d67
 @lru_cache(maxsize=2)
-def _celeba_ids(size):
-    "The checksum of the training images at hand."
-    try: return ids_digest(load_celeba(size=size, part="train"))
+def _celeba_content(folder, size):
+    "The checksum of the images and labels at hand."
+    try:
+        load_celeba(size=size, part="train") # says what is not there
+        return celeba_digest()
     except (ValueError, OSError) as e:
         raise ValueError(f"{e} Name its folder with --data, or take drawn faces with "
                          "--synthetic.") from None
@@ -226,7 +235,8 @@ def _celeba_ids(size):
 def celeba_data(preset: str = "quick", source: str = "celeba", **setting) -> str:
     "Which images a run is trained on."
     if source != "celeba": return "drawn"
-    return _celeba_ids(one_of("preset", preset, PRESETS).size)
+    size = one_of("preset", preset, PRESETS).size
+    return _celeba_content(os.environ.get("FAIRW2_CELEBA"), size)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #bbff6f88
 def figure_4(part, axes, title: str):

@@ -17,13 +17,13 @@ from ..penalty.loss import WassersteinPenalty
 from ..transport.sorting import rank_cells
 from torch.nn import functional as F
 
-# %% ../../nbs/experiments/17_debiased.ipynb #220a8273
+# %% ../../nbs/experiments/17_debiased.ipynb #5a10a846
 def with_gradient(scores, value, grad):
     "A number whose derivative for the scores is `grad`."
     pull = (scores * torch.as_tensor(grad).to(scores)).sum()
     return pull - pull.detach() + float(value)
 
-# %% ../../nbs/experiments/17_debiased.ipynb #977076d1
+# %% ../../nbs/experiments/17_debiased.ipynb #9e34b91f
 def product(f, p, q):
     "The integral of the product of two quantile functions, and its derivatives; sorted places."
     i, j, width = rank_cells(len(p), len(q))
@@ -43,7 +43,7 @@ def halved(f, s, rng):
         grad[q] += sign * of_q
     return value, grad
 
-# %% ../../nbs/experiments/17_debiased.ipynb #be352a80
+# %% ../../nbs/experiments/17_debiased.ipynb #a531b221
 def debiased(
     kind: str, # "plain", "means", "flat", "relabelled", "halves"
     scores, # of the batch, shape (B,)
@@ -69,7 +69,7 @@ def debiased(
     stands_for = np.bincount(groups, minlength=2) / np.maximum(np.bincount(own, minlength=2), 1)
     return with_gradient(scores, value, grad[:n] * stands_for[own])
 
-# %% ../../nbs/experiments/17_debiased.ipynb #4f48a7fe
+# %% ../../nbs/experiments/17_debiased.ipynb #e1041384
 def kept(ring, f, s, size):
     "The last scores and their groups."
     if ring is not None: f, s = torch.cat([ring[0], f]), torch.cat([ring[1], s])
@@ -90,7 +90,7 @@ def small_steps(net, data, kind, batch, reference, lam, seed, steps):
         opt.step()
         if reference: ring = kept(ring, logits.detach().sigmoid(), s[at], reference)
 
-# %% ../../nbs/experiments/17_debiased.ipynb #d014e52c
+# %% ../../nbs/experiments/17_debiased.ipynb #a86fdf6e
 def debiased_run(
     kind: str, # "plain", "means", "flat", "relabelled", "halves"
     batch: int, # scores per step
@@ -107,7 +107,7 @@ def debiased_run(
     return {"DI": disparate_impact(f > .5, s), "Acc": ((f > .5) == y).float().mean().item(),
             "W2": score_distance(f, s), "spread": f.std().item()}
 
-# %% ../../nbs/experiments/17_debiased.ipynb #0be4e0b5
+# %% ../../nbs/experiments/17_debiased.ipynb #688b477a
 def debiased_grid(
     seeds: str = 6, # number of seeds per combination, or a range such as 100-109
 ) -> list: # settings
@@ -125,7 +125,7 @@ def debiased_table(frame):
     by = ["lam", "batch", "reference", "kind"]
     return mean_sd(frame, by, ["DI", "Acc", "W2", "spread"], "seeds")
 
-# %% ../../nbs/experiments/17_debiased.ipynb #64256a2a
+# %% ../../nbs/experiments/17_debiased.ipynb #40fc57dc
 DEBIASED = Experiment(
     "debiased", "Small batches, their bias subtracted in four ways",
     run=debiased_run, grid=debiased_grid, table=debiased_table,

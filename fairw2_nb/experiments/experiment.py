@@ -12,7 +12,7 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Callable
 
 import pandas as pd
@@ -91,7 +91,7 @@ def check_data(exp, setting, about):
                          f"{about['data']} when the command began: they changed, or a worker "
                          "sees others. Nothing was written for this run; start it again.")
 
-TURN = Lock() # of a process
+TURN = RLock() # of a process; a run may hold a sweep
 
 def make_row(exp, setting, about) -> dict: # setting, results, duration, label and provenance
     "Run one setting and make its row."

@@ -31,6 +31,14 @@ def pairwise_costs(x, sizes, w, p=2, mass=None):
     return total, grad
 
 # %% ../../nbs/transport/06_barycentre.ipynb #b9086e85
+def spread(
+    of_group, # something for each group, shape (K,)
+    s, # groups, one after the other, shape (n,)
+    sizes, # of the groups
+): # the same for each value, shape (n,)
+    "What belongs to a group, for each of its values."
+    return np.repeat(of_group, sizes) if array_module(s) is np else of_group[s]
+
 def rank_starts(
     s, # groups, one after the other, shape (n,)
     sizes, # of the groups, shape (K,)
@@ -38,14 +46,16 @@ def rank_starts(
 ) -> tuple: # where the rank cell of each value begins, its mass, and the first value of each group
     "The rank cells of the values of each group."
     xp = array_module(s)
-    sizes = xp.asarray(sizes, device=s.device)
-    first = sizes.cumsum(0) - sizes
-    if mass is not None:
-        start = mass.cumsum(0) - mass
-        return xp.clip(start - start[first][s], 0, 1), mass, first
-    sizes, rank = as_float64(sizes), as_float64(xp.arange(len(s), device=s.device))
-    rank -= as_float64(first)[s]
-    return rank / sizes[s], (1 / sizes)[s], first
+    n = xp.asarray(sizes, device=s.device)
+    first = n.cumsum(0) - n
+    if mass is None:
+        start, n = as_float64(xp.arange(len(s), device=s.device)), as_float64(n)
+        start -= spread(as_float64(first), s, sizes)
+        start /= spread(n, s, sizes)
+        return start, spread(1 / n, s, sizes), first
+    start = mass.cumsum(0) - mass
+    start -= spread(start[first], s, sizes)
+    return xp.clip(start, 0, 1), mass, first
 
 # %% ../../nbs/transport/06_barycentre.ipynb #1df9a084
 def barycentre_costs(
@@ -56,19 +66,21 @@ def barycentre_costs(
     mass=None, # weights of the values, summing to one in each group, None for equal ones
 ) -> tuple: # the weighted sum of W_2^2 to the barycentre, and its gradient for each value
     "Transport of K sorted samples to their barycentre, by one sort of all their knots."
-    start, mass, first = rank_starts(s, sizes, mass)
-    xp, w, zero = array_module(x), w[s], x[:1] * 0
-    jump = xp.concat((zero, x[1:] - x[:-1]))
-    jump[first] = x[first]
+    start, m, first = rank_starts(s, sizes, mass)
+    xp, w, growth = array_module(x), spread(w, s, sizes), x * 1
+    growth[1:] -= x[:-1]
+    growth[first] = x[first]
+    growth *= w
     order = start.argsort(stable=True)
-    knots = xp.concat((start[order], zero + 1))
-    Q = (w * jump)[order].cumsum(0)
-    C = xp.concat((zero, (Q * (knots[1:] - knots[:-1])).cumsum(0)))
-    begin = xp.empty_like(x)
+    Q, knots = growth[order].cumsum(0), start[order]
+    Q[:-1] *= knots[1:] - knots[:-1]
+    Q[-1] *= 1 - knots[-1]
+    C = xp.concat((x[:1] * 0, Q.cumsum(0)))
+    begin, end = growth, knots # their memory
     begin[order] = C[:-1]
-    end = xp.concat((begin[1:], C[-1:]))
-    end[first[1:] - 1] = C[-1]
-    g = 2 * w * (mass * x - (end - begin))
+    end[:-1] = begin[1:]
+    end[first - 1] = C[-1] # of the last value of each group
+    g = 2 * w * (m * x - (end - begin))
     return (g * x).sum() / 2, share_ties(x, g, mass, s)
 
 # %% ../../nbs/transport/06_barycentre.ipynb #603dea47
@@ -140,17 +152,39 @@ def survey_tensor(
     sizes = [int(size) for size in sizes[:int(last) + 1]]
     return *(_without_gaps(s, sizes) if 0 in sizes else (s, sizes)), (low, high)
 
+# %% ../../nbs/transport/06_barycentre.ipynb #c54116f2
+MANY = 2000 # values from which packing pays
+
+def packed_order(
+    f, # values in single precision, shape (n,)
+    s, # their groups, counted from 0, shape (n,)
+): # places, shape (n,)
+    "Group after group, each from its smallest value to its largest, by sorting whole numbers."
+    bits = len(f).bit_length()
+    key = f.view(np.int32).astype(np.int64)
+    key ^= (key >> 63) & 0x7fffffff
+    key += s.astype(np.int64) << 32
+    key <<= bits
+    key += np.arange(len(f))
+    key.sort()
+    key &= (1 << bits) - 1
+    return key
+
 # %% ../../nbs/transport/06_barycentre.ipynb #07104ebe
 def group_order(
     f, # values, shape (n,)
     s, # their groups, booleans or whole numbers, shape (n,)
 ) -> tuple: # order, groups counted from 0, their sizes, and the smallest and the largest value
     "Group after group, each from its smallest value to its largest."
+    if isinstance(f, Tensor):
+        s, sizes, ends = survey_tensor(f, s)
+        order = f.argsort()
+        return order[s[order].argsort(stable=True)], s, sizes, ends
+    s, sizes = count_groups(s)
+    if f.dtype == np.float32 and MANY < len(f) < 2 ** 21: # 32 bits, 10 of groups, 21 of places
+        return packed_order(f, s), s, sizes, (float(f.min()), float(f.max()))
     order = f.argsort()
-    if isinstance(f, Tensor): s, sizes, ends = survey_tensor(f, s)
-    else:
-        s, sizes = count_groups(s)
-        ends = float(f[order[0]]), float(f[order[-1]])
+    ends = float(f[order[0]]), float(f[order[-1]])
     return order[s[order].argsort(stable=True)], s, sizes, ends
 
 # %% ../../nbs/transport/06_barycentre.ipynb #50826b36

@@ -24,12 +24,15 @@ def cell_costs(
 ) -> tuple: # W_p^p and its gradients with respect to `x` and `y`
     "Value and gradients of W_p^p from the cells of two sorted samples."
     xp = array_module(x)
-    d = x[i] - y[j]
+    d = x[i]
+    d -= y[j]
     if p == 2: power = d
     elif p == 1: power = xp.sign(d)
     else: power = xp.sign(d) * xp.abs(d) ** (p - 1)
     slope = width * power
-    value = (slope * d).sum()
+    d *= slope
+    value = d.sum()
+    del d, power # large arrays
     slope *= p
     return value, sum_by(i, slope, len(x)), -sum_by(j, slope, len(y))
 
@@ -42,8 +45,14 @@ def share_ties(
 ): # `g` with the total of each run of equal values of a group divided by mass
     "Let equal values share what they get."
     xp, new = array_module(x), x[1:] != x[:-1]
-    if not isinstance(x, Tensor) and np.count_nonzero(new) == len(new): return g
     if s is not None: new |= s[1:] != s[:-1]
+    if mass is None and xp is np: # only those that tie, if any
+        if np.count_nonzero(new) == len(new): return g
+        tied = np.flatnonzero(~(np.append(new, True) & np.append(True, new)))
+        if len(tied) < len(x):
+            g = g.copy()
+            g[tied] = share_ties(x[tied], g[tied], None, None if s is None else s[tied])
+            return g
     if mass is None: mass = g * 0 + 1
     run = xp.cumsum(xp.concat((x[:1] != x[:1], new)), 0)
     total, of = sum_by(run, g, len(g)), sum_by(run, mass, len(g))
@@ -58,11 +67,13 @@ def sorted_costs(
     y_mass=None, # weights of `y` in its order
 ) -> tuple: # W_p^p and its gradients with respect to `x` and `y`
     "Value and gradients of W_p^p of two sorted samples, equal values sharing their rank cells."
-    if x_mass is None:
+    def cells():
+        if x_mass is not None: return weighted_cells(x_mass, y_mass)
         i, j, width = rank_cells(len(x), len(y), array_module(x), x.device)
-        width = as_float64(width) / (len(x) * len(y))
-    else: i, j, width = weighted_cells(x_mass, y_mass)
-    value, gx, gy = cell_costs(x, y, i, j, width, p)
+        width = as_float64(width)
+        width /= len(x) * len(y)
+        return i, j, width
+    value, gx, gy = cell_costs(x, y, *cells(), p)
     return value, share_ties(x, gx, x_mass), share_ties(y, gy, y_mass)
 
 # %% ../../nbs/transport/02_exact.ipynb #facb9fed
