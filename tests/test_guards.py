@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.dataset import FairDataset
+from fairw2_nb.models.mlp import FairMLPClassifier
 from fairw2_nb.penalty.loss import WassersteinPenalty, wasserstein_penalty
 from fairw2_nb.penalty.references import AutoRing, Fresh, Ring
 from fairw2_nb.training.evaluation import evaluate
@@ -332,6 +333,37 @@ def test_fit_is_algorithm_1(options):
     assert_close(net.theta.detach().double(), wanted, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose([(r["loss"], r["W"]) for r in history], rows, rtol=1e-4, atol=1e-6)
     assert [r["lam"] for r in history] == [3., 3., 3.]
+
+
+@pytest.mark.parametrize("options", [dict(), dict(p=1, on="error"), dict(given=1)], ids=str)
+def test_classifier_by_hand(options):
+    "Two epochs of Adam in batches of 32 with a ring of 30; then thresholds and labels."
+    data, kept = table(200, 0), deque(maxlen=30)
+    settings = dict(lam=2., hidden=(), epochs=2, lr=.05, reference=30, seed=3) | options
+    x, y, s = (v.numpy() for v in data.tensors)
+    model = FairMLPClassifier(**settings).fit(x, y, sensitive_features=s)
+    torch.manual_seed(3)
+    net, draws = nn.Linear(3, 1).double(), torch.Generator().manual_seed(3)
+    opt = torch.optim.Adam(net.parameters(), .05)
+    for _ in range(2):
+        for at in torch.randperm(200, generator=draws).split(32):
+            batch = net(data.x[at].double())[:, 0].sigmoid(), data.s[at], data.y[at].double()
+            ref = tuple(torch.stack(v) for v in zip(*kept)) if kept else None
+            w = wanted_penalty(batch, ref, options.get("on", "score"), options.get("given"),
+                               p=options.get("p", 2))
+            loss = -torch.where(batch[2] == 1, batch[0], 1 - batch[0]).log().mean() + 2 * w
+            kept.extend(zip(batch[0].detach(), *batch[1:]))
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+    with torch.no_grad(): f = net(data.x.double())[:, 0].sigmoid().numpy()
+    np.testing.assert_allclose(model.predict_proba(x)[:, 1], f, rtol=1e-3, atol=1e-4)
+    sure = abs(f - .5) > 1e-3
+    assert ((model.predict(x) == 1) == (f > .5))[sure].all()
+    turned = FairMLPClassifier(**settings, favourable=0, threshold="rate")
+    turned.fit(x, 1 - y, sensitive_features=s)
+    np.testing.assert_allclose(turned.predict_proba(x)[:, 0], f, rtol=1e-3, atol=1e-4)
+    assert abs((turned.predict(x) == 0).mean() - y.mean()) < .011
 
 
 def test_risk_is_the_mean_loss():

@@ -67,7 +67,7 @@ def shuffle(s, ref, draw):
     return both[:len(s)], ref | ({"ref_s": both[len(s):]} if ref else {})
 
 # %% ../../nbs/experiments/18_groups.ipynb #9a5f1467
-class SmallGroups(Term):
+class SmallGroups(Term): # long: a class
     "W_2^2 of all pairs of groups, with a reference per group, less that of shuffled groups."
     def __init__(self, keep=200, shuffled=True, weights="equal"): # keep: scores per group
         super().__init__()
