@@ -6,6 +6,7 @@
 __all__ = ['COST']
 
 # %% ../../nbs/experiments/09_cost.ipynb #58e5ad57
+# long: imports
 import copy
 import os
 import platform
@@ -24,7 +25,8 @@ from ..data.mnist import MNIST_SHA256, load_mnist
 from .experiment import Experiment
 from .memory import COUNTER, fresh_memory
 from .mnist import train_digits
-from .timing import NAMES, contestants, interleaved, penalty_contest
+from .timing import NAMES, contestants, groups_contest, interleaved
+from .timing import penalty_contest
 from ..models.networks import digit_cnn, mlp, resnet18_logit
 from ..penalty.loss import WassersteinPenalty
 from ..penalty.references import Fresh
@@ -86,6 +88,11 @@ def memory_of(name, n, **rest):
     "Extra memory of one contestant."
     return {"extra_bytes": fresh_memory(name, n, 1 if name == "sinkhorn" else 3)}
 
+# %% ../../nbs/experiments/09_cost.ipynb #d7748520
+def time_groups(n, **rest):
+    "Two groups, twenty, and twenty by POT pair by pair, where that takes seconds at most."
+    return in_us(groups_contest(n, max(5, min(101, 1_000_000 // n)), pairs=n <= 100_000))
+
 # %% ../../nbs/experiments/09_cost.ipynb #3e7e5be9
 def time_epoch(rounds=9, batches=40, **rest):
     "An epoch of a small CNN, plain and with the ring-buffer penalty."
@@ -143,7 +150,7 @@ def time_step(net, reference, rounds=None, **rest):
 COSTS = {
     "penalty": time_penalty, "large": time_large, "sinkhorn": time_sinkhorn, "memory": memory_of,
     "error": relative_errors, "epoch": time_epoch, "epoch on MNIST": time_digits,
-    "step": time_step,
+    "step": time_step, "groups": time_groups,
 }
 
 def this_machine():
@@ -170,7 +177,7 @@ def cost_run(
 # %% ../../nbs/experiments/09_cost.ipynb #97bd108e
 def runnable(settings):
     "Leave out the rows that cannot be run here, with a line that says why."
-    package = {"penalty": "POT", "POT": "POT", "sinkhorn": "geomloss"}
+    package = {"penalty": "POT", "groups": "POT", "POT": "POT", "sinkhorn": "geomloss"}
     def needed(setting): return package.get(setting.get("name") or setting["what"])
     for name in sorted({needed(s) for s in settings} - {None}):
         try: peer_version(name)
@@ -198,6 +205,7 @@ def call_settings():
     memory += [dict(what="memory", n=10_000, name="sinkhorn")]
     smooth = [dict(what="sinkhorn", n=n) for n in SIZES[:4]]
     smooth += [dict(what="sinkhorn", n=2000, reference=8000)]
+    smooth += [dict(what="groups", n=n) for n in SIZES[2:]]
     return error + warm + cold + memory + smooth + [dict(what="large", n=10 ** 7)]
 
 # %% ../../nbs/experiments/09_cost.ipynb #68bcecff

@@ -7,6 +7,7 @@ __all__ = []
 
 # %% ../../nbs/experiments/08_timing.ipynb #ae92704b
 import time
+from itertools import combinations
 from statistics import median
 
 import torch
@@ -83,3 +84,21 @@ def penalty_contest(n, reference, repeats, burst=1, names=NAMES):
     g = torch.Generator().manual_seed(n)
     f, s = torch.rand(n + reference, generator=g), torch.rand(n + reference, generator=g) < .7
     return interleaved(contestants(f, s, n, names), repeats, burst)
+
+# %% ../../nbs/experiments/08_timing.ipynb #c71e3bac
+def pairs_line(f, s):
+    "The mean of POT's W_2^2 over all pairs of groups."
+    of = [f[s == k] for k in s.unique()]
+    return torch.stack([pot_w2(a, b) for a, b in combinations(of, 2)]).mean()
+
+def groups_contest(n, repeats, groups=20, pairs=True):
+    "Time of two groups, of many, and of many pair by pair, on the same scores."
+    g = torch.Generator().manual_seed(n)
+    f, many = torch.rand(n, generator=g), torch.randint(groups, (n,), generator=g)
+    two = many < .3 * groups
+    losses = {"ours": lambda z: wasserstein_penalty(z, two),
+              "twenty": lambda z: wasserstein_penalty(z, many),
+              "pairs": lambda z: pairs_line(z, many)}
+    runs = {name: lambda loss=loss: gradient_of(loss, f) for name, loss in losses.items()}
+    slow = {"pairs": runs.pop("pairs")} # by itself: it would leave the others a cold cache
+    return interleaved(runs, repeats) | (interleaved(slow, 3) if pairs else {})
