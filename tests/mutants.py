@@ -549,16 +549,16 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(data.s == 0) & (data.clean == 1)", "data.s == 0"),
     ],
     f"{MEASURES}::test_what_is_missing": [
-        ("steering: the margin the wrong way", "training.steering",
-         "math.log(self.target * b / a) + se / 2", "math.log(self.target * b / a) - se / 2"),
+        ("steering: the ratio upside down", "training.steering",
+         "math.log(self.target * b / a)", "math.log(self.target * a / b)"),
         ("steering: groups swapped", "training.steering",
          "for k in (self.worse, 1 - self.worse)]", "for k in (1 - self.worse, self.worse)]"),
     ],
-    f"{MEASURES}::test_next_weight": [
-        ("steering: half the step", "training.steering",
-         "min(max(2 * d, -math.log(1.5))", "min(max(d, -math.log(1.5))"),
-        ("steering: down where something is missing", "training.steering",
-         "lam * math.exp(step)", "lam * math.exp(-step)"),
+    f"{MEASURES}::test_weights_of_the_mixture": [
+        ("steering: the sets swapped", "training.steering",
+         "(1 - beta) / half, beta / half", "beta / half, (1 - beta) / half"),
+        ("steering: a sum in place of a mean", "training.steering",
+         "(1 - beta) / half, beta / half", "1 - beta, beta"),
     ],
     f"{MEASURES}::test_rates_from_normal_ranks": [
         ("steering: the share of negatives", "training.steering",

@@ -14,7 +14,7 @@ WIDE, LONG = 100, 25
 # below, had moved in; since then groups, processes, references and checks grew inside them.
 ROOMS = {
     "": 7_600, "basics": 25_300, "transport": 15_600, "metrics": 28_600, "data": 61_600,
-    "penalty": 25_200, "training": 35_100, "models": 23_000, "experiments": 99_100,
+    "penalty": 25_200, "training": 35_100, "models": 23_000, "experiments": 100_200,
 }
 LATER = { # capabilities that moved in since; a new module gets a line of its own
     "basics/processes": 6_000,

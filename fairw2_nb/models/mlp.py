@@ -32,30 +32,31 @@ def _positive_class(est, classes): # labels, sorted -> 0 or 1
                          "outcome, since `target` and `given` depend on it.")
     return 1
 
-# %% ../../nbs/models/05_mlp.ipynb #05320c5e
+# %% ../../nbs/models/05_mlp.ipynb #3eeb94f4
 def _as_dataset(est, X, y, s):
     "Check the data; set the attributes that come from them."
     X, y = validate_data(est, X, y, dtype=np.float32)
     est.classes_, codes = binary_labels(y)
     est.positive_ = _positive_class(est, est.classes_)
-    if s is None:
+    groups, est.groups_ = np.arange(len(codes)) % 2, None # without a penalty it does not matter
+    if s is not None: groups, est.groups_ = as_groups(s, "sensitive_features", most=2)
+    elif est.lam or est.target is not None:
         raise ValueError("`sensitive_features` is missing: give the group of each row, "
                          "fit(X, y, sensitive_features=s); it is not needed to predict.")
-    groups, est.groups_ = as_groups(s, "sensitive_features", most=2)
     check_lengths(X=range(len(codes)), sensitive_features=groups)
     return FairDataset(X, codes if est.positive_ == 1 else 1 - codes, groups)
 
-# %% ../../nbs/models/05_mlp.ipynb #67ec3d71
+# %% ../../nbs/models/05_mlp.ipynb #6d60dd14
 def _train(est, data):
     "Train with the weight `lam`."
     n = len(data)
     batch = max(1, min(est.batch_size, max(32, n // 40), n))
-    est.network_ = mlp(data.x.shape[1], est.hidden, est.seed)
+    est.network_ = mlp(data.x.shape[1], est.hidden or (64, 64, 64), est.seed)
     penalty = WassersteinPenalty(est.p, est.on, est.given, min(est.reference, n // 4))
     est.history_ = fit_network(
         est.network_, data, lam=est.lam, penalty=penalty, epochs=est.epochs, batch_size=batch,
-        opt=lambda w: torch.optim.Adam(w, est.lr), seed=est.seed, progress=est.verbose)
-    est.lam_, est.reached_, est.notes_ = est.lam, None, []
+        opt=lambda w: torch.optim.Adam(w, est.lr or 1e-3), seed=est.seed, progress=est.verbose)
+    est.lam_, est.reached_, est.certificate_, est.notes_ = est.lam, None, None, []
     est.threshold_ = .5 if est.threshold is None else est.threshold
     if est.threshold == "rate":
         with torch.no_grad(): f = est.network_.eval()(data.x).sigmoid()
@@ -64,31 +65,33 @@ def _train(est, data):
         raise ValueError(f"threshold = {est.threshold!r} needs a target; without one give "
                          'a number or "rate".')
 
-# %% ../../nbs/models/05_mlp.ipynb #6721d36a
+# %% ../../nbs/models/05_mlp.ipynb #1f1f6727
 def _steer(est, data):
     "Steer to the target."
-    warm, settling = max(1, est.epochs // 5), max(1, est.epochs * 4 // 15)
-    epochs = warm, max(1, est.epochs - warm - settling), settling
-    n = len(data) * 4 // 5
     est.network_ = net = steer(
-        mlp(data.x.shape[1], est.hidden, est.seed), data, est.target, est.metric, epochs=epochs,
-        threshold="rate" if est.threshold is None else est.threshold, lr=est.lr, seed=est.seed,
-        batch_size=max(1, min(est.batch_size, max(32, n // 40), n)))
-    est.threshold_, est.lam_, est.reached_ = net.threshold, net.lam, net.reached
+        mlp(data.x.shape[1], est.hidden or (16,), est.seed), data, est.target, est.metric,
+        threshold="rate" if est.threshold is None else est.threshold, certify=est.certify,
+        lam=est.lam, epochs=est.epochs, batch_size=est.batch_size, lr=est.lr or 5e-3,
+        seed=est.seed)
+    est.lam_, est.beta_, est.threshold_ = net.lam, net.beta, net.threshold
+    est.reached_, est.certificate_ = net.reached, net.certificate
     est.history_, est.notes_ = net.history, net.notes
 
-# %% ../../nbs/models/05_mlp.ipynb #352feaa4
+# %% ../../nbs/models/05_mlp.ipynb #a6cb4c0e
 class FairMLPClassifier(ClassifierMixin, BaseEstimator):
     "A neural network classifier with a Wasserstein penalty between two groups."
-    def __init__(self,
-        lam: float = 1., # weight of the penalty; ignored if `target` is given
+    __metadata_request__fit = {"sensitive_features": True}
+
+    def __init__(self, # long: every option explained
+        lam: float = 1., # weight of the penalty; with a target, of the relative one
         target: float = None, # value of `metric` to steer to, such as .85; None for a fixed weight
         metric: str = "DI", # metric of the target, as in `steer`
         threshold=None, # a number, "rate" (with a target the default) or "accuracy"; 1/2 without
-        hidden: tuple = (64, 64, 64), # sizes of the hidden layers
+        certify: float = None, # with a target: confidence that it is met, such as .95
+        hidden: tuple = None, # sizes of the hidden layers; (64, 64, 64), with a target (16,)
         epochs: int = 30, # passes over the training data
         batch_size: int = 512, # observations per step, at most; less for small data, at least 32
-        lr: float = 1e-3, # step of Adam
+        lr: float = None, # step of Adam; .001, with a target .005
         on="score", # what is compared, as in `WassersteinPenalty`; a target decides it itself
         given=None, # compare among one true label only
         p: float = 2, # exponent

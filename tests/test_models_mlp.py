@@ -1,0 +1,76 @@
+"""`FairMLPClassifier` among scikit-learn's tools, with groups of any kind."""
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from fairw2_nb.data.synthetic import synthetic_table
+from fairw2_nb.models.mlp import FairMLPClassifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import cross_validate, GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+SMALL = dict(hidden=(4,), epochs=2, lr=1e-2)
+X, Y, S = (t.numpy() for t in synthetic_table(400, .4).tensors)
+
+
+def routed(tool, **more):
+    "Fit with the groups, which nobody asked for by `set_fit_request`."
+    with sklearn.config_context(enable_metadata_routing=True):
+        return tool(**more)
+
+
+@pytest.mark.parametrize("options", [{"lam": 2.}, {"target": .8}])
+def test_groups_are_routed_by_themselves(options):
+    model = FairMLPClassifier(**options, **SMALL)
+    pipe = make_pipeline(StandardScaler(), model)
+    fitted = routed(pipe.fit, X=X, y=Y, sensitive_features=S)
+    assert set(fitted.predict(X)) <= {0, 1}
+    scores = routed(cross_validate, estimator=pipe, X=X, y=Y, cv=2,
+                    params={"sensitive_features": S})["test_score"]
+    assert np.isfinite(scores).all()
+
+
+def test_search_and_calibration_take_groups():
+    search = GridSearchCV(FairMLPClassifier(**SMALL), {"lam": [0., 2.]}, cv=2)
+    routed(search.fit, X=X, y=Y, sensitive_features=S)
+    assert search.best_params_["lam"] in (0., 2.)
+    calibrated = CalibratedClassifierCV(FairMLPClassifier(lam=2., **SMALL), cv=2)
+    routed(calibrated.fit, X=X, y=Y, sensitive_features=S)
+    assert calibrated.predict_proba(X).shape == (400, 2)
+
+
+@pytest.mark.parametrize("groups", [
+    np.where(S == 1, "m", "f"), S == 1, S + 5,
+    pd.Series(S).map({0: "f", 1: "m"}).astype("category"),
+], ids=["strings", "booleans", "numbers", "categories"])
+@pytest.mark.parametrize("options", [{"lam": 2.}, {"target": .8}])
+def test_groups_of_any_kind_give_the_same(groups, options):
+    model = FairMLPClassifier(**options, **SMALL)
+    want = model.fit(X, Y, sensitive_features=S).predict_proba(X)
+    got = model.fit(X, Y, sensitive_features=groups).predict_proba(X)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_without_a_penalty_groups_do_not_matter():
+    plain = FairMLPClassifier(lam=0., **SMALL)
+    alone = plain.fit(X, Y).predict_proba(X)
+    np.testing.assert_array_equal(alone, plain.fit(X, Y, sensitive_features=S).predict_proba(X))
+    for needs in ({"lam": 1.}, {"lam": 0., "target": .8}):
+        with pytest.raises(ValueError, match="`sensitive_features` is missing"):
+            FairMLPClassifier(**needs, **SMALL).fit(X, Y)
+
+
+def test_one_class_or_one_group_is_a_sentence():
+    for y, s in ((Y * 0, S), (Y, S * 0)):
+        with pytest.raises(ValueError, match="label|class|group"):
+            FairMLPClassifier(target=.8, **SMALL).fit(X, y, sensitive_features=s)
+
+
+def test_the_favourable_label_may_come_first():
+    words = np.where(Y == 1, "approved", "refused") # "approved" is the first in sorted order
+    model = FairMLPClassifier(target=.8, favourable="approved", **SMALL)
+    model.fit(X, words, sensitive_features=S)
+    numbers = FairMLPClassifier(target=.8, **SMALL).fit(X, Y, sensitive_features=S)
+    np.testing.assert_array_equal(model.predict(X) == "approved", numbers.predict(X) == 1)
+    assert model.reached_ == numbers.reached_ and isinstance(model.notes_, list)
