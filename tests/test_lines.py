@@ -29,6 +29,7 @@ LATER = { # capabilities that moved in since; a new module gets a line of its ow
     "training/steering": 18_700,
     "experiments/debiased": 5_300,
     "experiments/faults": 11_700,
+    "experiments/groups": 10_200,
     "experiments/steering": 7_800,
     "experiments/workers": 3_300,
 }
