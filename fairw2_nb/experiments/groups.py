@@ -106,6 +106,7 @@ class FairretTerm(Term):
         sens = sens[:, sens.sum(0) > 0] # the rate of an absent group is 0/0
         return NormLoss(PositiveRate())(scores[:, None], sens, pred_as_logit=False)
 
+# %% ../../nbs/experiments/18_groups.ipynb #8b573035
 def oxonfair_decisions(job):
     "Scores of the plain network, shifted by OxonFair with eight steps per group."
     from oxonfair import DataDict, FairPredictor, group_metrics

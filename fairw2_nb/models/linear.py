@@ -59,7 +59,7 @@ def descend(
     return units.to_theta(r.x), int(r.nit), r.status != 1
 
 # %% ../../nbs/models/06_linear.ipynb #c47f7799
-class LinearClassifier(ClassifierMixin, BaseEstimator):
+class LinearClassifier(ClassifierMixin, BaseEstimator): # long: a class
     "Two classes and a linear boundary; subclasses say how to find it."
     __metadata_request__fit = {"sensitive_features": True}
     _numbers = {} # option: its smallest value
