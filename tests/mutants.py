@@ -578,6 +578,13 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("quantiles of the other group", "experiments.experiment",
          "torch.as_tensor(f)[s == of]", "torch.as_tensor(f)[s != of]"),
     ],
+    f"{MEASURES}::test_the_first_model_that_is_fair_enough": [
+        ("Table 1: the first model that is not fair enough", "experiments.adult",
+         "disparate_impact(decisions, valid.s) >= target",
+         "disparate_impact(decisions, valid.s) <= target"),
+        ("Table 1: never the last model", "experiments.adult",
+         "models[-1])", "models[0])"),
+    ],
     f"{MEASURES}::test_columns_of_table_2": [
         ("Figure 3: the absolute error for MSE", "experiments.mnist",
          "(f - y).square().mean()", "(f - y).abs().mean()"),
