@@ -57,6 +57,9 @@ EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
     "steering": (
         "experiments.steering:STEERING",
         "How often a stated disparity is found on new data, on tables of many kinds"),
+    "groups": (
+        "experiments.groups:GROUPS",
+        "Many groups: Adult by race and by sex and race, the census by nine races"),
     "frontier": (
         "experiments.frontier:FRONTIER",
         "Accuracy against disparity beside other methods, whole curves"),

@@ -435,3 +435,27 @@ def test_zfn_needs_positives_in_both_groups(data):
     X, y, s = data
     with pytest.raises(ValueError, match="A group has no row of class 1"):
         ZafarFalseNegatives().fit(X, y * s, s)
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2])
+def test_many_groups_are_the_mean_over_pairs(p):
+    rng = np.random.default_rng(0)
+    f, s = rng.random(200), np.r_[np.arange(5), rng.integers(0, 5, 195)]
+    value, grad = score_costs(f, s, p=p)
+    pairs = [score_costs(f[at], s[at] == b, p=p)[0] for a in range(5) for b in range(a + 1, 5)
+             for at in [(s == a) | (s == b)]]
+    assert value == pytest.approx(np.mean(pairs), rel=1e-12)
+    step = 1e-7 * rng.standard_normal(200)
+    change = score_costs(f + step, s, p=p)[0] - score_costs(f - step, s, p=p)[0]
+    assert change == pytest.approx(2 * grad @ step, rel=1e-4)
+
+
+def test_many_groups_in_the_classifier():
+    rng = np.random.default_rng(1)
+    s = rng.choice(["a", "b", "c", "d"], 800, p=[.6, .2, .15, .05])
+    X = np.column_stack([rng.normal(size=800) + (s == "a"), rng.normal(size=800)])
+    y = X.sum(1) + rng.normal(size=800) > .5
+    plain, fair = (FairLogisticRegression(p=2, lam=lam).fit(X, y, s) for lam in (0, 30))
+    assert fair.groups_ == ["a", "b", "c", "d"] and fair.penalty_ < plain.penalty_ / 5
+    again = FairLogisticRegression(p=2, lam=30).fit(X, y, pd.Categorical(s))
+    np.testing.assert_array_equal(again.coef_, fair.coef_)

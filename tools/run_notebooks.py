@@ -26,7 +26,7 @@ FLAGS = "|".join(get_config(path=ROOT).tst_flags.split() or ["$^"])
 SKIP = re.compile(rf"^#\|\s*(eval:\s*false|({FLAGS}))\b", re.M)
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 PEERS = ["ot", "POT", "fairlearn", "fairret", "fairgrad", "humancompatible", "oxonfair", "geomloss"]
-PEERS += ["humancompatible-train"]  # modules and, where they are called otherwise, packages
+PEERS += ["equipy", "humancompatible-train"]  # modules, and packages called otherwise
 DEVELOPMENT = ["nbdev", "execnb", "ghapi", "pytest", "hypothesis", "playwright", "zensical"]
 NOT_INSTALLED = """from importlib import machinery, metadata
 find_anything, know_anything = machinery.PathFinder.find_spec, metadata.distribution

@@ -59,16 +59,17 @@ def descend(
     return units.to_theta(r.x), int(r.nit), r.status != 1
 
 # %% ../../nbs/models/06_linear.ipynb #c47f7799
-class LinearClassifier(ClassifierMixin, BaseEstimator):
+class LinearClassifier(ClassifierMixin, BaseEstimator): # long: a class
     "Two classes and a linear boundary; subclasses say how to find it."
     __metadata_request__fit = {"sensitive_features": True}
     _numbers = {} # option: its smallest value
     _needs_groups = "the constraint compares two groups"
+    _most_groups = 2 # None for any number
 
     def fit(self,
         X, # inputs, dense or sparse, shape (n, d)
         y, # labels, two different values, shape (n,)
-        sensitive_features=None, # groups, two different labels, shape (n,)
+        sensitive_features=None, # groups, any labels, shape (n,)
     ):
         "Find the boundary."
         return self._finish(*self._solve(*self._start(X, y, sensitive_features)))
@@ -104,9 +105,9 @@ def _start(self: LinearClassifier, X, y, s):
                          "call fit(X, y, sensitive_features=s).")
     self.groups_ = None
     if s is not None:
-        codes, self.groups_ = as_groups(s, "sensitive_features", most=2)
+        codes, self.groups_ = as_groups(s, "sensitive_features", most=self._most_groups)
         check_lengths(X=range(X.shape[0]), sensitive_features=codes)
-        s = codes == 1
+        s = codes == 1 if len(self.groups_) == 2 else codes
     return X, y, s
 
 # %% ../../nbs/models/06_linear.ipynb #d5b833b4

@@ -38,8 +38,9 @@ def descend_in_stages(
 
 # %% ../../nbs/models/03_logistic.ipynb #25f451f6
 class FairLogisticRegression(LinearClassifier):
-    "Logistic regression with lam * W_p^p between the scores of two groups (LRrW)."
+    "Logistic regression with lam * W_p^p between the scores of groups, mean over pairs (LRrW)."
     _numbers = {"lam": 0, "p": 1}
+    _most_groups = None
 
     def __init__(self,
         p: float = 1, # exponent of the distance, at least 1

@@ -6,6 +6,8 @@
 __all__ = []
 
 # %% ../../nbs/models/02_logistic_gradient.ipynb #55770e66
+from itertools import combinations
+
 import numpy as np
 from ..transport.exact import rank_cells, share_ties, sorted_costs
 from scipy.special import expit
@@ -21,17 +23,19 @@ def logistic_risk(
 # %% ../../nbs/models/02_logistic_gradient.ipynb #d55063b6
 def score_costs(
     f: np.ndarray, # scores, shape (n,)
-    s: np.ndarray, # groups, boolean, shape (n,)
+    s: np.ndarray, # groups, boolean or 0, 1, ..., shape (n,)
     costs=sorted_costs, # value and gradients for two sorted samples and `p`
     p: float = 1, # exponent, at least 1
-) -> tuple: # W_p^p between the groups, and its gradient with respect to `f`
+) -> tuple: # W_p^p between the groups, the mean over pairs, and its gradient with respect to `f`
     "The penalty in NumPy, for all scores at once."
     order = f.argsort()
-    group0 = order[~s[order]]
-    group1 = order[s[order]]
-    grad = np.zeros_like(f)
-    value, grad[group0], grad[group1] = costs(f[group0], f[group1], p)
-    return value, grad
+    members = [order[s[order] == k] for k in range(int(s.max()) + 1)]
+    pairs = list(combinations(members, 2))
+    value, grad = 0., np.zeros_like(f)
+    for a, b in pairs:
+        w, da, db = costs(f[a], f[b], p)
+        value, grad[a], grad[b] = value + w, grad[a] + da, grad[b] + db
+    return value / len(pairs), grad / len(pairs)
 
 # %% ../../nbs/models/02_logistic_gradient.ipynb #fc47229a
 def logistic_objective(
