@@ -360,7 +360,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "np.r_[bracket.sum(), X.T @ bracket + ridge * theta[1:]]",
          "np.r_[bracket.sum() + ridge * theta[0], X.T @ bracket + ridge * theta[1:]]"),
         ("eq:LogitReg: scores pushed apart", "models.logistic_gradient",
-         "return value, grad", "return value, -grad"),
+         "bracket + lam * f", "bracket - lam * f"),
         ("eq:LogitReg: twice the ridge", "models.logistic_gradient",
          "value + ridge / 2 * theta", "value + ridge * theta"),
     ],
