@@ -364,7 +364,8 @@ def test_classifier_by_hand(options):
     turned = FairMLPClassifier(**settings, favourable=0, threshold="rate")
     turned.fit(x, 1 - y, sensitive_features=s)
     np.testing.assert_allclose(turned.predict_proba(x)[:, 0], f, rtol=1e-3, atol=1e-4)
-    assert abs((turned.predict(x) == 0).mean() - y.mean()) < .011
+    nearest = min(abs((f > v).mean() - y.mean()) for v in np.round(f, 4) + 5e-5) # scores may tie
+    assert abs((turned.predict(x) == 0).mean() - y.mean()) < nearest + .011
 
 
 def test_risk_is_the_mean_loss():
