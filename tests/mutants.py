@@ -360,7 +360,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "np.r_[bracket.sum(), X.T @ bracket + ridge * theta[1:]]",
          "np.r_[bracket.sum() + ridge * theta[0], X.T @ bracket + ridge * theta[1:]]"),
         ("eq:LogitReg: scores pushed apart", "models.logistic_gradient",
-         "return value, grad", "return value, -grad"),
+         "bracket + lam * f", "bracket - lam * f"),
         ("eq:LogitReg: twice the ridge", "models.logistic_gradient",
          "value + ridge / 2 * theta", "value + ridge * theta"),
     ],
@@ -577,6 +577,13 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "threshold_for_rate(of_train,", "threshold_for_rate(f,"),
         ("quantiles of the other group", "experiments.experiment",
          "torch.as_tensor(f)[s == of]", "torch.as_tensor(f)[s != of]"),
+    ],
+    f"{MEASURES}::test_the_first_model_that_is_fair_enough": [
+        ("Table 1: the first model that is not fair enough", "experiments.adult",
+         "disparate_impact(decisions, valid.s) >= target",
+         "disparate_impact(decisions, valid.s) <= target"),
+        ("Table 1: never the last model", "experiments.adult",
+         "models[-1])", "models[0])"),
     ],
     f"{MEASURES}::test_columns_of_table_2": [
         ("Figure 3: the absolute error for MSE", "experiments.mnist",

@@ -339,11 +339,12 @@ def test_fit_is_algorithm_1(options):
 def test_classifier_by_hand(options):
     "Two epochs of Adam in batches of 32 with a ring of 30; then thresholds and labels."
     data, kept = table(200, 0), deque(maxlen=30)
-    settings = dict(lam=2., hidden=(), epochs=2, lr=.05, reference=30, seed=3) | options
+    settings = dict(lam=2., hidden=(4,), epochs=2, lr=.05, reference=30, seed=3) | options
     x, y, s = (v.numpy() for v in data.tensors)
     model = FairMLPClassifier(**settings).fit(x, y, sensitive_features=s)
     torch.manual_seed(3)
-    net, draws = nn.Linear(3, 1).double(), torch.Generator().manual_seed(3)
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).double()
+    draws = torch.Generator().manual_seed(3)
     opt = torch.optim.Adam(net.parameters(), .05)
     for _ in range(2):
         for at in torch.randperm(200, generator=draws).split(32):
@@ -363,7 +364,8 @@ def test_classifier_by_hand(options):
     turned = FairMLPClassifier(**settings, favourable=0, threshold="rate")
     turned.fit(x, 1 - y, sensitive_features=s)
     np.testing.assert_allclose(turned.predict_proba(x)[:, 0], f, rtol=1e-3, atol=1e-4)
-    assert abs((turned.predict(x) == 0).mean() - y.mean()) < .011
+    nearest = min(abs((f > v).mean() - y.mean()) for v in np.round(f, 4) + 5e-5) # scores may tie
+    assert abs((turned.predict(x) == 0).mean() - y.mean()) < nearest + .011
 
 
 def test_risk_is_the_mean_loss():

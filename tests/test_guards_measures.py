@@ -11,6 +11,7 @@ import torch
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.mnist import rotated_half, semi_random, separate_treatment
 from fairw2_nb.data.synthetic import synthetic_biased, synthetic_logistic
+from fairw2_nb.experiments import adult
 from fairw2_nb.experiments.adult import PRINTED, adult_table, table_columns
 from fairw2_nb.experiments.celeba import Curve, face_metrics
 from fairw2_nb.experiments.experiment import Experiment, mean_sd, rows_of, run_rows
@@ -19,6 +20,7 @@ from fairw2_nb.experiments.results import append_row, read_rows
 from fairw2_nb.metrics import disparities as d
 from fairw2_nb.metrics.intervals import log_ratio_se
 from fairw2_nb.metrics.report import fairness_report, threshold_for_rate
+from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.training.steering import Aim, binormal_rates, deal_folds, Steered
 from scipy import stats
 
@@ -312,6 +314,22 @@ def test_columns_of_table_1():
     for k in (0, 1):
         wanted = np.quantile(f[s == k], at)
         np.testing.assert_allclose(found[f"quantiles_{k}"], wanted, atol=6e-5)
+
+
+def test_the_first_model_that_is_fair_enough(monkeypatch):
+    "From mild to strict; the last one if none is."
+    data = synthetic_logistic(400, 0)
+    models = [FairLogisticRegression(p=2, lam=lam) for lam in (0., 4., 50.)]
+    x, y, s = (v.numpy() for v in data.tensors)
+    part, valid = data.split(.2, seed=1)
+    px, py, ps = (v.numpy() for v in part.tensors)
+    g = [m.fit(px, py, ps).predict(valid.x.numpy()) == 1 for m in models]
+    rates = [[v[valid.s.numpy() == k].mean() for k in (0, 1)] for v in g]
+    found = [min(r) / max(r) for r in rates]
+    assert found[0] < found[1]
+    for target, lam in ((0., 0.), ((found[0] + found[1]) / 2, 4.), (1.1, 50.)):
+        monkeypatch.setitem(adult.LINEAR, "LR", (models, target))
+        assert adult.linear_scores("LR", data, data, 1)[1] == lam
 
 
 def test_columns_of_table_2():
