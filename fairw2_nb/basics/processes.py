@@ -97,21 +97,33 @@ def from_bytes(rows, columns):
     return tuple(p.contiguous().view(c.dtype)[:, 0].to(c.device) for p, c in zip(parts, columns))
 
 # %% ../../nbs/basics/07_processes.ipynb #9f807dc0
+EAGER = 16_384 # bytes that go along with the numbers of rows
+
+def as_letter(n, block, settings):
+    "Number of rows, bytes per row and settings, and the beginning of the block."
+    letter = torch.zeros(24 + EAGER, dtype=torch.uint8, device=block.device)
+    head = torch.tensor([n, block.shape[1], settings], device=block.device)
+    letter[:24] = head.view(torch.uint8)
+    start = block.flatten()[:EAGER]
+    letter[24:24 + len(start)] = start
+    return letter
+
 @patch
 def gather(self: World, *columns, settings: int = 0, most=math.inf) -> tuple:
     "Each column with the rows of all processes, and one's own slice; Nones if more than `most`."
     n = len(columns[0])
     if self.size == 1: return columns, slice(0, n)
     block = as_bytes(columns)
-    heads = self.all_of(torch.tensor([n, block.shape[1], settings]))
-    heads = torch.stack(heads).cpu()
+    letters = torch.stack(self.all_of(as_letter(n, block, settings)))
+    heads = letters[:, :24].cpu().contiguous().view(torch.int64)
     if (heads[:, 1:] != heads[0, 1:]).any():
         raise ValueError("The processes compare with different settings, in different precisions, "
                          "or only some give labels: make the penalty in the same way everywhere.")
-    sizes = heads[:, 0].tolist()
+    sizes, width = heads[:, 0].tolist(), block.shape[1]
     if sum(sizes) > most: return None, None
-    padded = nn.functional.pad(block, (0, 0, 0, max(sizes) - n))
-    rows = torch.cat([part[:k] for part, k in zip(self.all_of(padded), sizes)])
+    if max(sizes) * width <= EAGER: parts = letters[:, 24:]
+    else: parts = self.all_of(nn.functional.pad(block, (0, 0, 0, max(sizes) - n)))
+    rows = torch.cat([p.reshape(-1)[:k * width].view(k, width) for p, k in zip(parts, sizes)])
     start = sum(sizes[:self.rank])
     return from_bytes(rows, columns), slice(start, start + n)
 

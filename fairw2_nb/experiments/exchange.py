@@ -76,7 +76,9 @@ def time_and_tell(n, steps, file):
     "Time steps under torchrun; the first process writes what it found."
     join_world()
     found = time_steps(n, steps)
-    if as_world().rank == 0: Path(file).write_text(json.dumps(found))
+    world = as_world()
+    if world.rank == 0: Path(file).write_text(json.dumps(found))
+    world.objects("done") # nobody leaves before all are done
     leave_world()
 
 def exchange_run(ranks: int, n: int, steps: int = 60) -> dict:
