@@ -64,7 +64,7 @@ def test_each_process_may_bring_its_own_data(found):
 
 
 @pytest.mark.parametrize("kind, words", [
-    ("settings", "different settings"), ("fit", "different settings: lam"),
+    ("settings", "different settings"), ("fit", "different settings: penalty, lam"),
     ("nan", "NaN or infinite")])
 def test_all_processes_say_what_is_wrong(found, kind, words):
     for rank in found: assert words in rank["refusals"][kind]
