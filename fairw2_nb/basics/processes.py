@@ -108,6 +108,7 @@ def as_letter(n, block, settings):
     letter[24:24 + len(start)] = start
     return letter
 
+# %% ../../nbs/basics/07_processes.ipynb #39bbf506
 @patch
 def gather(self: World, *columns, settings: int = 0, most=math.inf) -> tuple:
     "Each column with the rows of all processes, and one's own slice; Nones if more than `most`."
