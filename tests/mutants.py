@@ -193,7 +193,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     ],
     f"{GUARDS}::test_ring_against_a_deque": [
         ("ring: evaluation is remembered", "penalty.loss",
-         "if self.training and (ring := self.ring):", "if ring := self.ring:"),
+         "if self.training and ring:", "if ring:"),
         ("ring: never used", "penalty.loss",
          "if not len(ref.s): return None", "return None"),
         ("ring: reset forgets nothing", "penalty.references",
