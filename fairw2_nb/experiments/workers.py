@@ -24,7 +24,9 @@ def end_with(parent: int): # number of a process
     Thread(target=watch, daemon=True).start()
 
 # %% ../../nbs/experiments/19_workers.ipynb #ba62b957
-class Terminated(KeyboardInterrupt): "The process was asked to end, by SIGTERM."
+class Terminated(KeyboardInterrupt):
+    "The process was asked to end, by SIGTERM."
+    def __init__(self, *words): super().__init__(*words) # so that it has a signature
 
 @contextmanager
 def hearing_sigterm():
