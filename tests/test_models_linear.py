@@ -310,6 +310,7 @@ BAD = [
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("changes, words", BAD, ids=lambda v: v if isinstance(v, str) else "")
 def test_bad_data_are_named(data, kind, changes, words):
+    if kind is FairLogisticRegression and "3 groups" in words: return # it takes any number
     given = dict(zip(("X", "y", "sensitive_features"), data)) | changes
     with pytest.raises(ValueError) as error: kind().fit(**given)
     assert words in str(error.value)
