@@ -430,7 +430,8 @@ def test_scale_of_lambda():
         before.append(Line())
         before[-1].load_state_dict(net.state_dict())
     history = fit(Line(), data, lam=ScaledLambda(.7, warm_up=2),
-                  penalty=WassersteinPenalty(reference=0), epochs=3, batch_size=50, opt=descent(.5), watch=look, progress=False)
+                  penalty=WassersteinPenalty(reference=0), epochs=3, batch_size=50,
+                  opt=descent(.5), watch=look, progress=False)
     for net, at in zip(before, batches):
         with torch.no_grad(): z = net(data.x[at]).double().requires_grad_()
         f, y, s = z.sigmoid(), data.y[at], data.s[at]
