@@ -124,6 +124,8 @@ def run_all_from_wheel(paths, absent):
 
 if __name__ == "__main__":
     os.environ.pop("MPLBACKEND", None)  # with "agg" the figures would not be stored
+    if {"-h", "--help"} & {*sys.argv}:
+        sys.exit(__doc__)
     named = [Path(p).resolve() for p in sys.argv[1:] if not p.startswith("--")]
     paths = named or sorted(ROOT.glob("nbs/**/*.ipynb"))
     paths = [p for p in paths if ".ipynb_checkpoints" not in p.parts]

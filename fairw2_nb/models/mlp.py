@@ -51,7 +51,8 @@ def _train(est, data):
     "Train with the weight `lam`."
     n = len(data)
     batch = max(1, min(est.batch_size, max(32, n // 40), n))
-    est.network_ = mlp(data.x.shape[1], est.hidden or (64, 64, 64), est.seed)
+    hidden = (64, 64, 64) if est.hidden is None else est.hidden
+    est.network_ = mlp(data.x.shape[1], hidden, est.seed)
     penalty = WassersteinPenalty(est.p, est.on, est.given, min(est.reference, n // 4))
     est.history_ = fit_network(
         est.network_, data, lam=est.lam, penalty=penalty, epochs=est.epochs, batch_size=batch,
@@ -69,7 +70,8 @@ def _train(est, data):
 def _steer(est, data):
     "Steer to the target."
     est.network_ = net = steer(
-        mlp(data.x.shape[1], est.hidden or (16,), est.seed), data, est.target, est.metric,
+        mlp(data.x.shape[1], (16,) if est.hidden is None else est.hidden, est.seed),
+        data, est.target, est.metric,
         threshold="rate" if est.threshold is None else est.threshold, certify=est.certify,
         lam=est.lam, epochs=est.epochs, batch_size=est.batch_size, lr=est.lr or 5e-3,
         seed=est.seed)
