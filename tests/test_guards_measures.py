@@ -249,7 +249,8 @@ def test_what_is_missing():
         (.4, .4 * np.exp(-room), .4 * np.exp(room)))
     gap = Aim(.1, "EO difference", worse=1)
     assert gap.missing((.6, .4)) == pytest.approx((.6 - .4 - .1) / .5)
-    assert tuple(gap.reached((.6, .4), (.004, .006))) == pytest.approx((.2, .2 - room / 2, .2 + room / 2))
+    assert tuple(gap.reached((.6, .4), (.004, .006))) == pytest.approx(
+        (.2, .2 - room / 2, .2 + room / 2))
 
 
 def test_weights_of_the_mixture():
