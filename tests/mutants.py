@@ -20,6 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 GUARDS = "tests/test_guards.py"
 MEASURES = "tests/test_guards_measures.py"
+STEERING = "tests/test_guards_steering.py"
 MODELS = "tests/test_models_linear.py"
 PAGES = "tests/test_notebooks.py::test_runs"
 
@@ -563,6 +564,61 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{MEASURES}::test_rates_from_normal_ranks": [
         ("steering: the share of negatives", "training.left_out",
          "if above > q else (low, c)", "if above > 1 - q else (low, c)"),
+    ],
+    f"{STEERING}::test_step_of_a_stack": [
+        ("steering: twice the penalty", "training.stacks",
+         "loss = loss + lam * self.penalty(", "loss = loss + 2 * lam * self.penalty("),
+        ("steering: the penalty has the wrong sign", "training.stacks",
+         "loss = loss + lam * self.penalty(", "loss = loss - lam * self.penalty("),
+        ("steering: the loss of K networks is divided by K", "training.stacks",
+         "loss = K * self.task.risk(", "loss = self.task.risk("),
+        ("steering: rows that are left out are learnt", "training.stacks",
+         "rows = [torch.nonzero(~out)[:, 0]", "rows = [torch.nonzero(out)[:, 0]"),
+        ("steering: the share of the other group", "training.stacks",
+         "return share * (a ** power).mean(1) + (1 - share) * (b ** power).mean(1)",
+         "return (1 - share) * (a ** power).mean(1) + share * (b ** power).mean(1)"),
+        ("steering: not relative", "training.stacks",
+         "return W / (pooled(2)", "return W / 1 + 0 * (pooled(2)"),
+        ("steering: errors are not squared", "training.stacks",
+         "f = (f - y) ** 2", "f = (f - y).abs()"),
+        ("steering: the average follows by a fifth", "training.stacks",
+         "lerp_(v, .02)", "lerp_(v, .2)"),
+    ],
+    f"{STEERING}::test_rows_of_the_penalty": [
+        ("steering: the penalty sees rows left out", "training.stacks",
+         "torch.nonzero(~out & counts &", "torch.nonzero((out | ~out) & counts &"),
+        ("steering: labels are ignored for equal opportunity", "training.stacks",
+         'self.y == 1 if self.aim.metric == "EO difference"', 'self.y >= 0 if self.aim'),
+    ],
+    f"{STEERING}::test_rates_of_the_steps": [
+        ("steering: the rate does not fall", "training.stacks",
+         "lr * min(1., left / (settling + 1))", "lr"),
+        ("steering: half of the epochs settle", "training.stacks",
+         "settling = 2 * epochs // 5", "settling = epochs // 2"),
+    ],
+    f"{STEERING}::test_a_known_mixture": [
+        ("steering: left-out rows see the sets swapped", "training.mixtures",
+         "w, s = (1 - beta, beta), self.run.s", "w, s = (beta, 1 - beta), self.run.s"),
+        ("steering: twice the step of β", "training.mixtures",
+         "z = w[0] * self.z[0] + w[1] * self.z[1]", "z = w[0] * self.z[0] + 2 * w[1] * self.z[1]"),
+        ("steering: the wrong side of the target", "training.mixtures",
+         "(middle, high) if missing(middle) > 0 else", "(middle, high) if missing(middle) < 0 else"),
+        ("steering: the better group is taken for the worse", "training.steering",
+         "aim.worse = int(rates[1] < rates[0])", "aim.worse = int(rates[1] > rates[0])"),
+        ("steering: the worse group is always the first", "training.steering",
+         "aim.worse = int(rates[1] < rates[0])", "aim.worse = 0"),
+        ("steering: the cut at a tenth less", "training.mixtures",
+         ".cpu(), seen.share)", ".cpu(), .9 * seen.share)"),
+        ("steering: a margin that nobody asked for", "training.left_out",
+         "math.log(self.target * b / a)", "math.log(1.02 * self.target * b / a)"),
+    ],
+    f"{STEERING}::test_noise_of_few_networks": [
+        ("steering: the noise of one network for that of the mean", "training.mixtures",
+         "(1 / L - 1 / K)", "(1 - 1 / K)"),
+        ("steering: noise is divided by too many", "training.mixtures",
+         "/ (L - 1) * (", "/ L * ("),
+        ("steering: noise is added", "training.mixtures",
+         "math.sqrt(max(1 - v /", "math.sqrt(max(1 + v /"),
     ],
     f"{MEASURES}::test_folds": [
         ("steering: folds know nothing of labels", "training.left_out",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from .evaluation import fetch
-from .left_out import Aim
+from .left_out import Aim, Columns
 from .tasks import Binary
 from fastcore.basics import patch
 from torch.func import functional_call, stack_module_state
@@ -79,10 +79,16 @@ class Run:
     out: torch.Tensor # whether a network leaves a row out, shape (K, n)
 
     def __post_init__(self):
-        counts = self.y == 1 if self.aim.metric == "EO difference" else self.y >= 0
-        self.pools = [[torch.nonzero(~out & counts & (self.s == k))[:, 0] for out in self.out]
-                      for k in (0, 1)]
-        self.share = (self.s[counts] == 0).double().mean().item()
+        self.counts = self.y == 1 if self.aim.metric == "EO difference" else self.y >= 0
+        self.pools = [[torch.nonzero(~out & self.counts & (self.s == k))[:, 0]
+                       for out in self.out] for k in (0, 1)]
+        self.share = (self.s[self.counts] == 0).double().mean().item()
+
+    def columns(self): # Columns, or None
+        "The inputs, if they are few."
+        rows = torch.nonzero(self.counts)[:, 0]
+        if 20 * fetch(self.data, rows[:1], "cpu")[0].numel() > len(rows): return None
+        return Columns(fetch(self.data, rows, "cpu")[0], self.s[rows])
 
     def drawn(self, pools, m=128): # shape (K, m)
         "Rows of a group for each network."
