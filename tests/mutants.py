@@ -620,6 +620,26 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("steering: noise is added", "training.mixtures",
          "math.sqrt(max(1 - v /", "math.sqrt(max(1 + v /"),
     ],
+    f"{STEERING}::test_fraction_that_is_no_noise": [
+        ("steering: half of the noise's excess", "training.left_out",
+         "T = (2 * (t2.mean", "T = (1 * (t2.mean"),
+        ("steering: t in place of its square", "training.left_out",
+         "(part * t2 / 2 -", "(part * t2.sqrt() / 2 -"),
+    ],
+    f"{STEERING}::test_means_without_noise": [
+        ("steering: the rest is lost", "training.left_out",
+         "m - u.mean() - self.off @ w]", "0 * (m - u.mean() - self.off @ w)]"),
+        ("steering: the error of a mean, not of a difference", "training.left_out",
+         "(1 / n - 1 / len(s)).sqrt()", "(1 / n).sqrt()"),
+    ],
+    f"{STEERING}::test_spreads_are_drawn_together": [
+        ("steering: spreads are left apart", "training.left_out",
+         "2 * n * (1 - pi) * .04 ** 2", "2e9 * n * (1 - pi) * .04 ** 2"),
+        ("steering: `narrow` is ignored", "training.left_out",
+         ".exp() * narrow", ".exp()"),
+        ("steering: twice the variance of the rates", "training.left_out",
+         "(1 + t ** 2 / 2) / n).tolist()", "(2 + t ** 2) / n).tolist()"),
+    ],
     f"{MEASURES}::test_folds": [
         ("steering: folds know nothing of labels", "training.left_out",
          "(2 * s + y)[order]", "s[order]"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.dataset import FairDataset
-from fairw2_nb.training.left_out import Aim, leave_pairs
+from fairw2_nb.training.left_out import Aim, binormal_rates, Columns, kept, leave_pairs
 from fairw2_nb.training.mixtures import Blend
 from fairw2_nb.training.stacks import fresh_copy, Run, Stack
 from fairw2_nb.training.steering import steer
@@ -120,3 +120,59 @@ def test_noise_of_few_networks():
         V = 1 + c ** 2 / 4
         wanted = math.sqrt(1 - c ** 2 / V * (1 / 4 - 1 / 10))
         assert blend.at(beta)[1] == pytest.approx(wanted, rel=5e-3)
+
+
+def fraction(t, T):
+    "The mean of a term over t, by integration: half are 0, half normal with variance T."
+    pdf = stats.norm.pdf
+    grid = np.linspace(-40, 40, 80_001)
+    slab = (grid * pdf(grid, scale=T ** .5) * pdf(t - grid)).sum() * (grid[1] - grid[0])
+    return slab / (pdf(t) + pdf(t, scale=(1 + T) ** .5)) / t
+
+
+def test_fraction_that_is_no_noise():
+    t = np.array([[.5, 1., 2., 3., 4.], [.3, .2, .9, 1.1, .1]])
+    for found, row in zip(kept(torch.tensor(t ** 2)), t):
+        T = max(1., 2 * (np.mean(row ** 2) - 1))
+        np.testing.assert_allclose(found, [fraction(v, T) for v in row], rtol=1e-4)
+
+
+def test_means_without_noise():
+    "Three groups, two inputs: each term of a mean by least squares, and what is kept of it."
+    rng, n = np.random.default_rng(1), 240
+    s = np.arange(n) % 4 % 3
+    x = rng.normal(size=(n, 2)) + .3 * s[:, None] * [1., 0.]
+    u = x @ [1., -.5] + rng.normal(size=n)
+    of = [s == k for k in range(3)]
+    inside, left = x.copy(), u.copy()
+    for k in of: inside[k], left[k] = inside[k] - x[k].mean(0), left[k] - u[k].mean()
+    w = np.linalg.lstsq(inside, left, rcond=None)[0]
+    sd = [abs(w[0]) * inside[:, 0].std(), abs(w[1]) * inside[:, 1].std(), (left - inside @ w).std()]
+    wanted = []
+    for k in of:
+        terms = [w[j] * (x[k, j].mean() - x[:, j].mean()) for j in (0, 1)]
+        terms.append(u[k].mean() - u.mean() - sum(terms))
+        t = np.array(terms) / sd / np.sqrt(1 / k.sum() - 1 / n)
+        T = max(1., 2 * (np.mean(t ** 2) - 1))
+        wanted.append(u.mean() + sum(c * fraction(v, T) for c, v in zip(terms, t)))
+    found = Columns(torch.tensor(x), torch.tensor(s)).means(torch.tensor(u))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def test_spreads_are_drawn_together():
+    "Standard deviations of the ranks' normal quantiles, and the cut by SciPy's root."
+    rng = np.random.default_rng(2)
+    s, q = np.r_[np.zeros(100, int), np.ones(300, int)], .2
+    z = rng.normal(size=400) * np.where(s == 0, 1.4, 1.) + .3 * s
+    u = stats.norm.ppf((stats.rankdata(z) - .5) / 400)
+    m, d = (np.array([f(u[s == k]) for k in (0, 1)]) for f in (np.mean, lambda v: np.log(np.std(v))))
+    share = np.array([.25, .75])
+    prior = .04 ** 2
+    d = share @ d + (d - share @ d) * prior / (prior + 1 / 200 + 1 / 600) # both groups' errors
+    d = .9 * np.exp(d)
+    c = optimize.brentq(lambda c: share @ stats.norm.sf((c - m) / d) - q, -5, 5)
+    rates, var = binormal_rates(torch.tensor(z), torch.tensor(s), q, .9)
+    t = (m - c) / d
+    np.testing.assert_allclose(rates, stats.norm.cdf(t), rtol=1e-6)
+    slope = stats.norm.pdf(t) / stats.norm.cdf(t)
+    np.testing.assert_allclose(var, slope ** 2 * (1 + t ** 2 / 2) / [100, 300], rtol=1e-6)
