@@ -549,10 +549,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(data.s == 0) & (data.clean == 1)", "data.s == 0"),
     ],
     f"{MEASURES}::test_what_is_missing": [
-        ("steering: the ratio upside down", "training.steering",
+        ("steering: the ratio upside down", "training.left_out",
          "math.log(self.target * b / a)", "math.log(self.target * a / b)"),
-        ("steering: groups swapped", "training.steering",
-         "for k in (self.worse, 1 - self.worse)]", "for k in (1 - self.worse, self.worse)]"),
+        ("steering: groups swapped", "training.left_out",
+         "return self.worse, 1 - self.worse", "return 1 - self.worse, self.worse"),
     ],
     f"{MEASURES}::test_weights_of_the_mixture": [
         ("steering: the sets swapped", "training.steering",
@@ -561,11 +561,11 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(1 - beta) / half, beta / half", "1 - beta, beta"),
     ],
     f"{MEASURES}::test_rates_from_normal_ranks": [
-        ("steering: the share of negatives", "training.steering",
+        ("steering: the share of negatives", "training.left_out",
          "if above > q else (low, c)", "if above > 1 - q else (low, c)"),
     ],
     f"{MEASURES}::test_folds": [
-        ("steering: folds know nothing of labels", "training.steering",
+        ("steering: folds know nothing of labels", "training.left_out",
          "(2 * s + y)[order]", "s[order]"),
     ],
     f"{MEASURES}::test_columns_of_table_1": [
