@@ -8,6 +8,7 @@ __all__ = ['GROUPS']
 # %% ../../nbs/experiments/18_groups.ipynb #36d6de85
 import hashlib
 from functools import lru_cache, partial
+from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,7 +23,6 @@ from .methods import Method
 from .peers import arrays, Job, penalised, plain_classifier
 from .peers import reduction_decisions, Term
 from ..penalty.loss import WassersteinPenalty
-from ..penalty.references import AutoRing
 from ..training.evaluation import score_all
 
 # %% ../../nbs/experiments/18_groups.ipynb #e8fedc7e
@@ -76,15 +76,17 @@ class FairretTerm(Term):
         return NormLoss(PositiveRate())(scores[:, None], sens, pred_as_logit=False)
 
 # %% ../../nbs/experiments/18_groups.ipynb #8b573035
-def oxonfair_decisions(job):
-    "Scores of the plain network, shifted by OxonFair; its trials are steps per group to the K."
+def oxonfair_decisions(job, trials=1e6):
+    "Scores of the plain network, shifted by OxonFair: as many trials, `steps` for each group."
     from oxonfair import DataDict, FairPredictor, group_metrics
+    from oxonfair.learners import efficient_compute
     base, _, held = plain_classifier(job)
     x, y, s = arrays(held)
-    model = FairPredictor(base, DataDict(y, x, s))
-    steps = 8 if held.s.max() < 5 else 3
-    model.fit(group_metrics.accuracy, group_metrics.demographic_parity, job.strength,
-              grid_width=steps)
+    model, search = FairPredictor(base, DataDict(y, x, s)), efficient_compute.grid_search
+    steps = int(trials ** (1 / len(np.unique(s))))
+    def shorter(*args, **options): return search(*args, **options | {"steps": steps})
+    with patch.object(efficient_compute, "grid_search", shorter): # it does not hear `grid_width`
+        model.fit(group_metrics.accuracy, group_metrics.demographic_parity, job.strength)
     x, y, s = arrays(job.test)
     return torch.as_tensor(model.predict(DataDict(y, x, s))).float()
 
@@ -99,9 +101,8 @@ def equipy_scores(job):
 
 # %% ../../nbs/experiments/18_groups.ipynb #207520cb
 def ours(job, **options):
-    "Our penalty with scores of each group kept: in large batches they age, so fewer of them."
-    usual = dict(reference=AutoRing(200 if job.batch < 2000 else 40), debias=True)
-    return penalised(job, WassersteinPenalty(**usual | options))
+    "The penalty of this package, debiased if nothing else is said."
+    return penalised(job, WassersteinPenalty(**{"debias": True} | options))
 
 def by_fairret(job): return penalised(job, FairretTerm(int(job.train.s.max()) + 1))
 
