@@ -58,6 +58,7 @@ def _refuse_holes(scores):
     bad = int((~finite(f)).sum())
     if bad: raise NotFinite.of(scores=(bad, len(f)))
 
+# %% ../../nbs/penalty/02_references.ipynb #0edabe23
 @patch
 @torch.no_grad()
 def push(self: Ring,
