@@ -286,8 +286,11 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("FairMLPClassifier: the ring is not as long as asked for", "models.mlp",
          "min(est.reference, n // 4)", "n // 4"),
         ("FairMLPClassifier: groups turned to labels", "models.mlp",
-         "codes if est.positive_ == 1 else 1 - codes, groups)",
-         "codes if est.positive_ == 1 else 1 - codes, codes)"),
+         "codes if est.positive_ == 1 else 1 - codes, groups, ",
+         "codes if est.positive_ == 1 else 1 - codes, codes, "),
+        ("FairMLPClassifier: the first group and the rest", "models.mlp",
+         'crossed_groups(s, "sensitive_features")',
+         'crossed_groups(np.asarray(s) == s[0], "sensitive_features")'),
         ("FairMLPClassifier: the favourable label is ignored", "models.mlp",
          "codes if est.positive_ == 1 else 1 - codes", "codes"),
         ("FairMLPClassifier: the threshold of the other class", "models.mlp",
@@ -396,6 +399,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "share = (self.at - self.start) /", "share = (self.at + 1 - self.start) /"),
         ("ramp: epochs from one too early", "training.lambdas",
          "if self.at <= self.start: return", "if self.at < self.start: return"),
+    ],
+    f"{MODELS}::test_many_groups_are_the_mean_over_pairs": [
+        ("FairLogisticRegression: all pairs twice in the gradient", "models.logistic_gradient",
+         "return value, grad.numpy()", "return value, 2 * grad.numpy()"),
     ],
     f"{MODELS}::test_objective_is_likelihood_distance_and_ridge": [
         ("eq:LogitReg: the likelihood is not turned", "models.logistic_gradient",
@@ -673,10 +680,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(data.s == 0) & (data.clean == 1)", "data.s == 0"),
     ],
     f"{MEASURES}::test_what_is_missing": [
-        ("steering: the ratio upside down", "training.steering",
+        ("steering: the ratio upside down", "training.left_out",
          "math.log(self.target * b / a)", "math.log(self.target * a / b)"),
-        ("steering: groups swapped", "training.steering",
-         "for k in (self.worse, 1 - self.worse)]", "for k in (1 - self.worse, self.worse)]"),
+        ("steering: groups swapped", "training.left_out",
+         "return self.worse, 1 - self.worse", "return 1 - self.worse, self.worse"),
     ],
     f"{MEASURES}::test_weights_of_the_mixture": [
         ("steering: the sets swapped", "training.steering",
@@ -685,11 +692,11 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(1 - beta) / half, beta / half", "1 - beta, beta"),
     ],
     f"{MEASURES}::test_rates_from_normal_ranks": [
-        ("steering: the share of negatives", "training.steering",
+        ("steering: the share of negatives", "training.left_out",
          "if above > q else (low, c)", "if above > 1 - q else (low, c)"),
     ],
     f"{MEASURES}::test_folds": [
-        ("steering: folds know nothing of labels", "training.steering",
+        ("steering: folds know nothing of labels", "training.left_out",
          "(2 * s + y)[order]", "s[order]"),
     ],
     f"{MEASURES}::test_columns_of_table_1": [

@@ -415,10 +415,13 @@ def test_fit_is_algorithm_1(options):
     assert [r["lam"] for r in history] == [3., 3., 3.]
 
 
-@pytest.mark.parametrize("options", [dict(), dict(p=1, on="error"), dict(given=1)], ids=str)
+@pytest.mark.parametrize("options", [dict(), dict(p=1, on="error"), dict(given=1), dict(groups=3)],
+                         ids=str)
 def test_classifier_by_hand(options):
     "Two epochs of Adam in batches of 32 with a ring of 30; then thresholds and labels."
-    data, kept = table(200, 0), deque(maxlen=30)
+    data, kept, options = table(200, 0), deque(maxlen=30), options.copy()
+    many = options.pop("groups", 2) == 3
+    if many: data.s = data.s * (1 + torch.arange(200) % 2)
     settings = dict(lam=2., hidden=(4,), epochs=2, lr=.05, reference=30, seed=3) | options
     x, y, s = (v.numpy() for v in data.tensors)
     model = FairMLPClassifier(**settings).fit(x, y, sensitive_features=s)
@@ -430,8 +433,9 @@ def test_classifier_by_hand(options):
         for at in torch.randperm(200, generator=draws).split(32):
             batch = net(data.x[at].double())[:, 0].sigmoid(), data.s[at], data.y[at].double()
             ref = tuple(torch.stack(v) for v in zip(*kept)) if kept else None
-            w = wanted_penalty(batch, ref, options.get("on", "score"), options.get("given"),
-                               p=options.get("p", 2))
+            if many: w = by_pairs(*batch[:2], *(ref or ())[:2])
+            else: w = wanted_penalty(batch, ref, options.get("on", "score"), options.get("given"),
+                                     p=options.get("p", 2))
             loss = -torch.where(batch[2] == 1, batch[0], 1 - batch[0]).log().mean() + 2 * w
             kept.extend(zip(batch[0].detach(), *batch[1:]))
             opt.zero_grad()

@@ -6,9 +6,9 @@ import torch
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_table
 from fairw2_nb.metrics.disparities import disparate_impact
-from fairw2_nb.training import steering
-from fairw2_nb.training.steering import Aim, binormal_rates, deal_folds, fresh_copy, leave_pairs
-from fairw2_nb.training.steering import relative_w2, Stack, steer, unstack
+from fairw2_nb.training.left_out import Aim, binormal_rates, deal_folds, leave_pairs
+from fairw2_nb.training.stacks import fresh_copy, relative_w2, Run, Stack, unstack
+from fairw2_nb.training.steering import steer
 from hypothesis import given, settings, strategies as st
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import norm
@@ -175,13 +175,13 @@ def test_thresholds():
 
 def test_collapse_is_undone_and_said(monkeypatch):
     "A weight that makes the networks constant is taken back."
-    real, lams = steering.Run.trained, []
+    real, lams = Run.trained, []
 
     def trained(self, lam, epochs, lr):
         lams.append(lam)
         Z = real(self, lam, epochs, lr)
         return torch.zeros_like(Z) if lam == 2. else Z
-    monkeypatch.setattr(steering.Run, "trained", trained)
+    monkeypatch.setattr(Run, "trained", trained)
     out = steer(net(), synthetic_table(600, .2), lam=2., **QUICK)
     assert lams == [0., 2., .5] and out.lam == .5
     assert any("λ = 2 was undone" in note for note in out.notes)
