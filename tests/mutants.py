@@ -694,7 +694,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     ],
     f"{MEASURES}::test_rates_from_normal_ranks": [
         ("steering: the share of negatives", "training.left_out",
-         "if above > q else (low, c)", "if above > 1 - q else (low, c)"),
+         "> q else (low, c)", "> 1 - q else (low, c)"),
     ],
     f"{STEERING}::test_step_of_a_stack": [
         ("steering: twice the penalty", "training.stacks",
@@ -717,7 +717,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     ],
     f"{STEERING}::test_rows_of_the_penalty": [
         ("steering: the penalty sees rows left out", "training.stacks",
-         "torch.nonzero(~out & counts &", "torch.nonzero((out | ~out) & counts &"),
+         "torch.nonzero(~out & self.counts &", "torch.nonzero((out | ~out) & self.counts &"),
         ("steering: labels are ignored for equal opportunity", "training.stacks",
          'self.y == 1 if self.aim.metric == "EO difference"', 'self.y >= 0 if self.aim'),
     ],
