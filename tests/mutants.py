@@ -733,7 +733,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("steering: twice the step of β", "training.mixtures",
          "z = w[0] * self.z[0] + w[1] * self.z[1]", "z = w[0] * self.z[0] + 2 * w[1] * self.z[1]"),
         ("steering: the wrong side of the target", "training.mixtures",
-         "(middle, high) if missing(middle) > 0 else", "(middle, high) if missing(middle) < 0 else"),
+         "(middle, high) if missing(middle) > 0", "(middle, high) if missing(middle) < 0"),
         ("steering: the better group is taken for the worse", "training.steering",
          "aim.worse = int(rates[1] < rates[0])", "aim.worse = int(rates[1] > rates[0])"),
         ("steering: the worse group is always the first", "training.steering",
