@@ -102,6 +102,7 @@ def _labels_and_groups(train):
                          f"found {found[:5]}. Take several attributes as one, `train.crossed()`.")
     return y, s.long()
 
+# %% ../../nbs/training/11_steering.ipynb #b7e182a2
 def _check(target, metric, threshold, folds, epochs, lam, certify, over):
     "Refuse settings that cannot be meant."
     one_of("metric", metric, METRICS)
