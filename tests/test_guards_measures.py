@@ -18,7 +18,7 @@ from fairw2_nb.experiments.experiment import Experiment, mean_sd, rows_of, run_r
 from fairw2_nb.experiments.mnist import digit_metrics, find_flipped
 from fairw2_nb.experiments.results import append_row, read_rows
 from fairw2_nb.metrics import disparities as d
-from fairw2_nb.metrics.intervals import log_ratio_se
+from fairw2_nb.metrics.intervals import bootstrap, log_ratio_se, tally
 from fairw2_nb.metrics.report import fairness_report, threshold_for_rate
 from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.training.left_out import Aim, binormal_rates, deal_folds
@@ -149,6 +149,9 @@ def test_intervals_in_closed_form():
                          ("GP", (g == y)[s == k]), ("positive rate", g[s == k])):
             row = row_of(report, name, k)
             np.testing.assert_allclose([row.low, row.high], wilson(of), rtol=1e-9, err_msg=name)
+    for name, of in (("Acc", g == y), ("positive rate", g)):
+        row = row_of(report, name)
+        np.testing.assert_allclose([row.low, row.high], wilson(of), rtol=1e-9, err_msg=name)
     (a, b), (r, t) = (wilson(g[s == k]) for k in (0, 1)), (g[s == k].mean() for k in (0, 1))
     assert r < t # Newcombe: each end from the far end of one rate and the near end of the other
     row = row_of(report, "DP difference")
@@ -157,6 +160,48 @@ def test_intervals_in_closed_form():
     row, z = row_of(report, "DI"), stats.norm.ppf(.95)
     se = np.sqrt(sum((1 - v) / v / (s == k).sum() for k, v in ((0, r), (1, t))))
     assert (row.low, row.high) == pytest.approx((r / t * np.exp(-z * se), r / t * np.exp(z * se)))
+
+
+def test_interval_of_equalised_odds_is_that_of_the_larger_gap():
+    "Rates of 3/8 and 6/8 among the negatives, of 5/8 twice among the positives."
+    y, s = np.repeat([0, 0, 1, 1], 8), np.repeat([0, 1, 0, 1], 8)
+    f = np.concatenate([np.arange(8) < k for k in (3, 6, 5, 5)]) * 1.
+    row = row_of(fairness_report(y, f, s, ci=.9), "EOdds difference")
+    a, b = (stats.binomtest(k, 8).proportion_ci(.9, method="wilson") for k in (3, 6))
+    assert row.value == .375
+    assert row.low == pytest.approx(max(0, .375 - np.hypot(.75 - b.low, a.high - .375)))
+    assert row.high == pytest.approx(.375 + np.hypot(b.high - .75, .375 - a.low))
+
+
+def test_interval_of_a_ratio_of_nothing():
+    "None of 40 and 30 of 40: from 0 to the highest rate of the one over the lowest of the other."
+    f, s = np.repeat([0., 1., 0.], [40, 30, 10]), np.repeat([0, 1], 40)
+    row = row_of(fairness_report(f > .5, f, s), "DI")
+    a, b = (stats.binomtest(k, 40).proportion_ci(method="wilson") for k in (0, 30))
+    assert (row.value, row.low) == (0, 0) and row.high == pytest.approx(a.high / b.low)
+
+
+def test_every_block_of_resamples_is_drawn_anew():
+    "Two million counts are held at once; NumPy draws the same rows in one piece."
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=12_000), rng.integers(2, size=12_000)
+    cells = tally(y, rng.random(12_000), s, .5)
+    block = 2_000_000 // cells.counts.size
+    found = bootstrap(cells, block + 2, 3)[0]["positive rate"]
+    full = np.flatnonzero(cells.counts)
+    drawn = np.random.default_rng(3).multinomial(12_000, cells.counts.ravel()[full] / 12_000,
+                                                 block + 2)
+    above = np.broadcast_to(np.arange(cells.counts.shape[-1]) >= cells.cut, cells.counts.shape)
+    np.testing.assert_allclose(found, drawn @ above.ravel()[full] / 12_000)
+
+
+def test_groups_far_apart_by_few_scores():
+    "One score in a thousand: means of pieces of the ranks hardly see it."
+    few, flat = np.r_[np.full(999, .015), 1.], np.ones(1000)
+    f, s = np.r_[few, 0 * flat, .03 * flat], np.repeat([0, 1, 2], 1000)
+    wanted = np.sqrt(np.mean(few ** 2))
+    assert wanted > .034 and d.score_distance(f, s) == pytest.approx(wanted)
+    assert fairness_report(f > .5, f, s)["W2"] == pytest.approx(wanted)
 
 
 def test_error_of_a_log_ratio():
