@@ -684,7 +684,21 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("steering: the ratio upside down", "training.left_out",
          "math.log(self.target * b / a)", "math.log(self.target * a / b)"),
         ("steering: groups swapped", "training.left_out",
-         "return self.worse, 1 - self.worse", "return 1 - self.worse, self.worse"),
+         "[(self.worse, 1 - self.worse)]", "[(1 - self.worse, self.worse)]"),
+    ],
+    f"{MEASURES}::test_what_is_missing_of_three_groups": [
+        ("steering: not the highest rate", "training.left_out",
+         "(order[0], order[-1])", "(order[0], order[1])"),
+        ("steering: the mean of pairs is their worst", "training.left_out",
+         'if self.over == "worst" else list(', 'if self.over else list('),
+        ("steering: all pairs have the variance of one", "training.left_out",
+         "(times[k] / len(pairs)) ** 2", "times[k] ** 2"),
+    ],
+    f"{MEASURES}::test_penalty_of_a_stack_of_three_groups": [
+        ("steering: half the distance of three groups", "training.stacks",
+         "W = 2 * torch.stack(Q)", "W = torch.stack(Q)"),
+        ("steering: groups count alike in the variance", "training.stacks",
+         "return sum(w * (part", "return sum((part"),
     ],
     f"{MEASURES}::test_weights_of_the_mixture": [
         ("steering: the sets swapped", "training.steering",
