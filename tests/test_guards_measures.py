@@ -308,7 +308,7 @@ def test_what_is_missing_of_three_groups():
     logs = [np.log(.2 / .3), np.log(.2 / .5), np.log(.3 / .5)]
     assert mean.missing(rates) == pytest.approx(np.log(.8) - np.mean(logs))
     se = np.sqrt((4 * .004 + 4 * .006) / 9) # log .3 comes in with both signs
-    room = 1.96 * np.sqrt(se ** 2 + .02 ** 2)
+    room = 1.96 * np.sqrt(se ** 2 + .03 ** 2)
     value = np.exp(np.mean(logs))
     assert tuple(mean.reached(rates, var)) == pytest.approx(
         (value, value * np.exp(-room), value * np.exp(room)))

@@ -26,7 +26,7 @@ def small_run(metric="DI", share=None):
     nets = [fresh_copy(torch.nn.Linear(2, 1), k) for k in range(3)]
     run = Run(Stack(nets, .1), FairDataset(x, y, s), Aim(.8, metric), Binary(), 8, g, "cpu", y, s,
               out)
-    if share: run.share = share
+    if share: run.shares = [share, 1 - share]
     return run, nets
 
 
