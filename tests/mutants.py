@@ -20,6 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 GUARDS = "tests/test_guards.py"
 MEASURES = "tests/test_guards_measures.py"
+ROWS = "tests/test_guards_rows.py"
 MODELS = "tests/test_models_linear.py"
 PAGES = "tests/test_notebooks.py::test_runs"
 
@@ -97,6 +98,15 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("ties: weights are not looked at", "transport.exact",
          "sum_by(run, mass, len(own))", "sum_by(run, mass * 0 + 1, len(own))"),
     ],
+    f"{GUARDS}::test_a_group_of_no_weight_is_absent": [
+        ("weights of observations: those of weight 0 are there", "penalty.comparisons",
+         "masks = [mask & (weight > 0) for mask in masks]",
+         "masks = [mask & (weight >= 0) for mask in masks]"),
+    ],
+    f"{GUARDS}::test_weights_of_samples_in_any_order": [
+        ("weights of samples: not in the order of the values", "transport.inputs",
+         "x_mass[x_order], y_mass[y_order]", "x_mass[x_order], y_mass"),
+    ],
     f"{GUARDS}::test_several_attributes": [
         ("attributes: the first one only", "penalty.comparisons",
          "s // BASE ** a % BASE for a", "s // BASE ** 0 % BASE for a"),
@@ -111,6 +121,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "return torch.as_tensor(value).to(b) + b, grad.to(db) + db"),
         ("debiased: the number of groups is ignored", "penalty.debiased",
          "share = 2 / int((N > 0).sum())", "share = 1"),
+        ("debiased: codes without a member count as groups", "penalty.debiased",
+         "share = 2 / int((N > 0).sum())", "share = 2 / len(N)"),
         ("debiased: variance with n", "penalty.debiased",
          "(N - 1).clamp_min(1)", "N.clamp_min(1)"),
         ("debiased: half the slope", "penalty.debiased",
@@ -215,6 +227,21 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("automatic ring: a jump is not noticed", "penalty.references",
          "keep = slice(n_old, None)", "keep = slice(None)"),
     ],
+    f"{GUARDS}::test_a_jump_is_looked_for_in_each_group": [
+        ("automatic ring: a jump of the mean of all groups", "penalty.references",
+         "as_float64(f) - float(f[-1]), 2 * s", "as_float64(f) - float(f[-1]), 0 * s"),
+        ("automatic ring: all groups must jump", "penalty.references",
+         "(n_new > 0)).any())", "(n_new > 0)).all())"),
+    ],
+    f"{GUARDS}::test_counts_on_a_grid_of_several_processes": [
+        ("processes: one's own counts for those of all", "penalty.distributed",
+         "counts = world.total(torch.bincount(at, minlength=len(kinds) * n_bins).to(f.dtype))",
+         "counts = torch.bincount(at, minlength=len(kinds) * n_bins).to(f.dtype)"),
+        ("processes: groups for labels on the grid", "penalty.distributed",
+         "(of % 2).to(y.dtype)", "(of // 2).to(y.dtype)"),
+        ("processes: the mean forgotten on the grid", "penalty.distributed",
+         "scale = world.size / counts[at]", "scale = 1 / counts[at]"),
+    ],
     f"{GUARDS}::test_fit_is_algorithm_1": [
         ("Algorithm 1: λ halved in `fit`", "training.loop",
          "Objective(task, penalty.to(device), lam)",
@@ -258,8 +285,11 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("FairMLPClassifier: the ring is not as long as asked for", "models.mlp",
          "min(est.reference, n // 4)", "n // 4"),
         ("FairMLPClassifier: groups turned to labels", "models.mlp",
-         "codes if est.positive_ == 1 else 1 - codes, groups)",
-         "codes if est.positive_ == 1 else 1 - codes, codes)"),
+         "codes if est.positive_ == 1 else 1 - codes, groups, ",
+         "codes if est.positive_ == 1 else 1 - codes, codes, "),
+        ("FairMLPClassifier: the first group and the rest", "models.mlp",
+         'crossed_groups(s, "sensitive_features")',
+         'crossed_groups(np.asarray(s) == s[0], "sensitive_features")'),
         ("FairMLPClassifier: the favourable label is ignored", "models.mlp",
          "codes if est.positive_ == 1 else 1 - codes", "codes"),
         ("FairMLPClassifier: the threshold of the other class", "models.mlp",
@@ -281,6 +311,12 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          'objective = measured.pop("risk") + measured.pop("W")'),
         ("rows: the ring is in what is measured", "training.evaluation",
          "    plain.reset()\n", ""),
+    ],
+    f"{GUARDS}::test_averaged_weights_are_measured_and_kept": [
+        ("rows: the network and not its average is measured", "training.loop",
+         "found = score_all(self.average, self.valid", "found = score_all(self.model, self.valid"),
+        ("patience: the network and not its average is kept", "training.loop",
+         "run.best = run.weights()[1]", "run.best = run.weights()[0]"),
     ],
     f"{GUARDS}::test_patience_keeps_the_best_epoch": [
         ("patience: the last weights", "training.loop",
@@ -333,6 +369,23 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "value, self.target, self.slack): return self.down",
          "value, self.target): return self.down"),
     ],
+    f"{GUARDS}::test_controller_of_every_metric": [
+        ("controller: cDMSE is treated as a gap", "training.lambdas",
+         '("DI", "DMSE", "cDMSE", "Acc")', '("DI", "DMSE", "Acc")'),
+        ("controller: yes to everybody is no collapse", "training.lambdas",
+         'not .002 <= row.get("positive rate", .5) <= .998',
+         'not .002 <= row.get("positive rate", .5)'),
+    ],
+    f"{GUARDS}::test_what_the_controller_says_at_the_end": [
+        ("controller: as good as reached only where exceeded", "training.lambdas",
+         "self.target, -.01)", "self.target, .01)"),
+        ("controller: the accuracy is not looked at in the end", "training.lambdas",
+         "and acc >= self.acc: return", "and acc >= 0: return"),
+    ],
+    f"{GUARDS}::test_the_distance_is_measured_before_the_weight_grows": [
+        ("ramp: nothing is measured while λ is 0", "training.objective",
+         "or self.warming or self.lam.ahead)", "or self.warming)"),
+    ],
     f"{GUARDS}::test_alpha_goes_to_zero_where_the_accuracy_is_out_of_reach": [
         ('"α converges to zero otherwise": it stays', "training.lambdas",
          "if steering: self.alpha *= self.factor(row)",
@@ -345,6 +398,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "share = (self.at - self.start) /", "share = (self.at + 1 - self.start) /"),
         ("ramp: epochs from one too early", "training.lambdas",
          "if self.at <= self.start: return", "if self.at < self.start: return"),
+    ],
+    f"{MODELS}::test_many_groups_are_the_mean_over_pairs": [
+        ("FairLogisticRegression: all pairs twice in the gradient", "models.logistic_gradient",
+         "return value, grad.numpy()", "return value, 2 * grad.numpy()"),
     ],
     f"{MODELS}::test_objective_is_likelihood_distance_and_ridge": [
         ("eq:LogitReg: the likelihood is not turned", "models.logistic_gradient",
@@ -500,6 +557,59 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "norm.ppf((1 + ci) / 2)", "norm.ppf(ci)"),
         ("intervals: TP counted over all", "metrics.intervals",
          '{"TP": n_1}', '{"TP": n_0 + n_1}'),
+        ("intervals: the accuracy of a group of mean size", "metrics.intervals",
+         "wilson(whole[m], N.sum(), z)", "wilson(whole[m], N.sum() / len(N), z)"),
+    ],
+    f"{MEASURES}::test_interval_of_equalised_odds_is_that_of_the_larger_gap": [
+        ("intervals: equalised odds of the positives", "metrics.intervals",
+         '"EOdds difference": ("TP", "FP")', '"EOdds difference": ("TP",)'),
+    ],
+    f"{MEASURES}::test_interval_of_a_ratio_of_nothing": [
+        ("intervals: the highest over the highest", "metrics.intervals",
+         "wilson(r_a, n_a, z)[1] / wilson(r_b, n_b, z)[0]",
+         "wilson(r_a, n_a, z)[1] / wilson(r_b, n_b, z)[1]"),
+    ],
+    f"{MEASURES}::test_every_block_of_resamples_is_drawn_anew": [
+        ("intervals: the same draws in every block", "metrics.intervals",
+         "drawn[:, full] = rng.multinomial(",
+         "drawn[:, full] = np.random.default_rng(seed).multinomial("),
+    ],
+    f"{MEASURES}::test_groups_far_apart_by_few_scores": [
+        ("score distance: pairs of which the means are far", "metrics.disparities",
+         "reach = low + rest + rest[:, None] >=", "reach = low >="),
+        ("score distance: the rest of one group only", "metrics.disparities",
+         "low + rest + rest[:, None]", "low + rest"),
+    ],
+    f"{ROWS}::test_room_of_a_distance": [
+        ("certificate of a distance: all of the error for the mean", "metrics.certificate",
+         "np.log(1 / (.8 * error))", "np.log(1 / error)"),
+        ("certificate of a distance: the spread with n", "metrics.certificate",
+         "/ np.sqrt(n - 1.)", "/ np.sqrt(n)"),
+        ("certificate of a distance: the larger group", "metrics.certificate",
+         "log / (3 * np.minimum(n_a, n_b))", "log / (3 * np.maximum(n_a, n_b))"),
+        ("certificate: two sides", "metrics.certificate",
+         "error, ratio = 1 - level, metric", "error, ratio = (1 - level) / 2, metric"),
+    ],
+    f"{ROWS}::test_sentences_round_to_the_safe_side": [
+        ("certificate: a ratio rounded up", "metrics.certificate",
+         'side, bound = "lower", np.floor(1e3 * self.bound) / 1e3',
+         'side, bound = "lower", np.ceil(1e3 * self.bound) / 1e3'),
+    ],
+    f"{ROWS}::test_variance_and_interval_by_hand": [
+        ("estimation: the variance with n", "transport.estimation",
+         "max(len(v) - 1, 1)", "max(len(v), 1)"),
+        ("estimation: the potential by one end of each gap", "transport.estimation",
+         "(pull[1:] + pull[:-1]) / 2)", "pull[1:])"),
+        ("estimation: twice the bias of one sample", "transport.estimation",
+         "plug_in_bias(x) + plug_in_bias(y)", "2 * plug_in_bias(x)"),
+        ("estimation: a one-sided interval", "transport.estimation",
+         "norm.ppf((1 + ci) / 2)", "norm.ppf(ci)"),
+        ("estimation: neighbours counted with one too few", "transport.estimation",
+         "/ (h * (h + 1))", "/ (h * h)"),
+    ],
+    f"{ROWS}::test_the_report_asks_for_its_own_coverage": [
+        ("report: the chance of an error for the coverage of W_2", "metrics.report",
+         "sorted_interval(x, y, ci)[1:]", "sorted_interval(x, y, 1 - ci)[1:]"),
     ],
     f"{MEASURES}::test_error_of_a_log_ratio": [
         ("log ratio: sizes of the groups swapped", "metrics.intervals",
@@ -531,6 +641,27 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("split: a test row stays in the training part", "data.dataset",
          "order[~torch.isin(order, test)]", "order[~torch.isin(order, test[1:])]"),
     ],
+    f"{ROWS}::test_splits_of_a_table": [
+        ("split: the seed is ignored", "data.dataset",
+         "generator=torch.Generator().manual_seed(seed))",
+         "generator=torch.Generator().manual_seed(0))"),
+        ("tables: cells are ignored", "data.tables",
+         "rows = split_rows(y, s, test, seed, stratify)", "rows = split_rows(y, s, test, seed)"),
+        ("tables: the seed is ignored", "data.tables",
+         "rows = split_rows(y, s, test, seed, stratify)",
+         "rows = split_rows(y, s, test, 0, stratify)"),
+    ],
+    f"{ROWS}::test_packaged_tables_are_loaded_as_asked_for": [
+        ("Adult: cells are ignored", "data.adult",
+         "test=test, seed=seed, stratify=stratify)", "test=test, seed=seed)"),
+        ("Adult: the share of the test part is ignored", "data.adult",
+         "test=test, seed=seed, stratify=stratify)", "seed=seed, stratify=stratify)"),
+        ("Adult: low incomes are favourable", "data.adult",
+         '"income", ">50K"', '"income", "<=50K"'),
+        ("census: the seed is ignored", "data.census",
+         "keep_sensitive=keep_sensitive, seed=seed, stratify=stratify)",
+         "keep_sensitive=keep_sensitive, stratify=stratify)"),
+    ],
     f"{MEASURES}::test_mnist_protocols": [
         ("MNIST: a mirror in the place of a rotation", "data.mnist",
          "images.flip(1, 2)", "images.flip(2)"),
@@ -548,10 +679,24 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(data.s == 0) & (data.clean == 1)", "data.s == 0"),
     ],
     f"{MEASURES}::test_what_is_missing": [
-        ("steering: the ratio upside down", "training.steering",
+        ("steering: the ratio upside down", "training.left_out",
          "math.log(self.target * b / a)", "math.log(self.target * a / b)"),
-        ("steering: groups swapped", "training.steering",
-         "for k in (self.worse, 1 - self.worse)]", "for k in (1 - self.worse, self.worse)]"),
+        ("steering: groups swapped", "training.left_out",
+         "[(self.worse, 1 - self.worse)]", "[(1 - self.worse, self.worse)]"),
+    ],
+    f"{MEASURES}::test_what_is_missing_of_three_groups": [
+        ("steering: not the highest rate", "training.left_out",
+         "(order[0], order[-1])", "(order[0], order[1])"),
+        ("steering: the mean of pairs is their worst", "training.left_out",
+         'if self.over == "worst" else list(', 'if self.over else list('),
+        ("steering: all pairs have the variance of one", "training.left_out",
+         "(times[k] / len(pairs)) ** 2", "times[k] ** 2"),
+    ],
+    f"{MEASURES}::test_penalty_of_a_stack_of_three_groups": [
+        ("steering: half the distance of three groups", "training.stacks",
+         "W = 2 * torch.stack(Q)", "W = torch.stack(Q)"),
+        ("steering: groups count alike in the variance", "training.stacks",
+         "return sum(w * (part", "return sum((part"),
     ],
     f"{MEASURES}::test_weights_of_the_mixture": [
         ("steering: the sets swapped", "training.steering",
@@ -560,11 +705,11 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(1 - beta) / half, beta / half", "1 - beta, beta"),
     ],
     f"{MEASURES}::test_rates_from_normal_ranks": [
-        ("steering: the share of negatives", "training.steering",
+        ("steering: the share of negatives", "training.left_out",
          "if above > q else (low, c)", "if above > 1 - q else (low, c)"),
     ],
     f"{MEASURES}::test_folds": [
-        ("steering: folds know nothing of labels", "training.steering",
+        ("steering: folds know nothing of labels", "training.left_out",
          "(2 * s + y)[order]", "s[order]"),
     ],
     f"{MEASURES}::test_columns_of_table_1": [
@@ -583,6 +728,21 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "disparate_impact(decisions, valid.s) <= target"),
         ("Table 1: never the last model", "experiments.adult",
          "models[-1])", "models[0])"),
+    ],
+    f"{ROWS}::test_networks_of_table_1_see_their_part_only": [
+        ("Table 1: the controller sees the test part", "experiments.adult",
+         "history = fit(net, part, lam=lam, valid=valid,",
+         "history = fit(net, part, lam=lam, valid=test,"),
+        ("Table 1: trained on what steers it", "experiments.adult",
+         "history = fit(net, part, lam=lam,", "history = fit(net, train, lam=lam,"),
+        ("Table 1: one split for all seeds", "experiments.adult",
+         "train, test = load_adult(seed=seed)\n    if one_of",
+         "train, test = load_adult()\n    if one_of"),
+        ("Table 1: DI of the first epoch", "experiments.adult",
+         "last = history[-1]", "last = history[0]"),
+        ("λ on Adult: one gradient for all kinds", "experiments.adult",
+         'network_scores(train, test, seed, "quick", lam, penalty)',
+         'network_scores(train, test, seed, "quick", lam)'),
     ],
     f"{MEASURES}::test_columns_of_table_2": [
         ("Figure 3: the absolute error for MSE", "experiments.mnist",

@@ -74,3 +74,45 @@ def test_the_favourable_label_may_come_first():
     numbers = FairMLPClassifier(target=.8, **SMALL).fit(X, Y, sensitive_features=S)
     np.testing.assert_array_equal(model.predict(X) == "approved", numbers.predict(X) == 1)
     assert model.reached_ == numbers.reached_ and isinstance(model.notes_, list)
+
+
+# more than two groups
+
+THREE = np.where(S == 1, "a", np.where(X[:, 1] > 0, "b", "c"))
+
+
+def test_three_groups_by_name_number_and_category():
+    model = FairMLPClassifier(lam=2., **SMALL)
+    want = model.fit(X, Y, THREE).predict_proba(X)
+    assert model.groups_ == ["a", "b", "c"]
+    codes = pd.Categorical(THREE).codes
+    for groups in (codes + 5, pd.Categorical(THREE), pd.Series(THREE).astype("string")):
+        np.testing.assert_array_equal(model.fit(X, Y, groups).predict_proba(X), want)
+    two = FairMLPClassifier(lam=2., **SMALL).fit(X, Y, S)
+    assert abs(two.predict_proba(X) - want).max() > 1e-4 # the third group counts
+
+
+def test_intersections():
+    model = FairMLPClassifier(lam=2., **SMALL)
+    want = model.fit(X, Y, 2 * S + (X[:, 1] > 0)).predict_proba(X)
+    pairs = np.column_stack([S, X[:, 1] > 0])
+    np.testing.assert_array_equal(model.fit(X, Y, pairs).predict_proba(X), want)
+    assert model.groups_ == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("groups, words", [
+    (np.arange(1200) % 1100, "1,100 groups, and at most 1,000"),
+    (np.where(np.arange(1200) < 3, np.nan, np.arange(1200) % 3), "missing for 3 of 1200"),
+    (np.column_stack([np.arange(1200) % 40, np.arange(1200) // 40]), "1200 intersections"),
+], ids=["too many", "NaN", "too many intersections"])
+@pytest.mark.parametrize("options", [{"lam": 2.}, {"target": .8}])
+def test_groups_that_cannot_be_compared(groups, words, options):
+    x, y = np.tile(X, (3, 1)), np.tile(Y, 3)
+    with pytest.raises(ValueError, match=words) as error:
+        FairMLPClassifier(**options, **SMALL).fit(x, y, groups)
+    assert "sensitive_features" in str(error.value)
+
+
+def test_a_member_by_itself_is_named():
+    with pytest.warns(UserWarning, match="'d' of 4 groups have one member only"):
+        FairMLPClassifier(lam=2., **SMALL).fit(X, Y, np.r_[["d"], THREE[1:]])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from ..basics.arrays import HALF, array_module, as_float64, numpy_on_cpu
+from ..basics.checks import NotFinite
 from fastcore.basics import patch
 from torch import nn
 
@@ -52,6 +53,15 @@ def _room_for(own, new):
     if dtype.is_floating_point: dtype = torch.promote_types(dtype, torch.float32)
     return own.to(new.device, dtype)
 
+def _refuse_holes(scores):
+    "Refuse NaN also in the part that `given` skips: what is remembered would keep it."
+    f = numpy_on_cpu(scores)
+    finite = array_module(f).isfinite
+    if finite(f.sum()): return # as almost always; a sum may overflow
+    bad = int((~finite(f)).sum())
+    if bad: raise NotFinite.of(scores=(bad, len(f)))
+
+# %% ../../nbs/penalty/02_references.ipynb #0edabe23
 @patch
 def push(self: Ring,
     scores, # shape (B,)
@@ -59,6 +69,7 @@ def push(self: Ring,
     y=None, # labels, shape (B,)
 ):
     "Remember a batch, forgetting the oldest scores beyond `size`."
+    _refuse_holes(scores)
     if y is None: y = torch.full_like(scores, float("nan"))
     n, seen = len(scores), numpy_on_cpu(self.seen)
     skip = max(0, n - self.size)
@@ -148,6 +159,7 @@ def kept(self: AutoRing, groups, age, n_batch):
 @torch.no_grad()
 def push(self: AutoRing, scores, s, y=None):
     "Remember a batch, and forget what is too old or what it contradicts."
+    _refuse_holes(scores)
     self.seen += 1
     n_old, now = len(self.scores), int(self.seen)
     if y is None: y = torch.full_like(scores, float("nan"))
