@@ -8,7 +8,8 @@ __all__ = ['paper_gradient', 'exact_gradient']
 # %% ../../nbs/penalty/01_gradients.ipynb #816d3639
 import torch
 from ..basics.arrays import array_module, as_float64, numpy_on_cpu, sum_by
-from ..transport.barycentre import check_range, group_costs, group_order, group_weights, spread
+from ..transport.barycentre import check_range, group_costs, group_order, group_weights
+from ..transport.barycentre import spread
 from ..transport.grid import bin_index, group_cdf
 from torch import Tensor
 
