@@ -87,17 +87,19 @@ class Run:
         self.shares = [(self.s[self.counts] == k).double().mean().item() for k in groups]
         self.shares[-1] = 1 - sum(self.shares[:-1])
 
-    def columns(self): # Columns, or None
-        "The inputs, if they are few."
-        rows = torch.nonzero(self.counts)[:, 0]
-        if 20 * fetch(self.data, rows[:1], "cpu")[0].numel() > len(rows): return None
-        return Columns(fetch(self.data, rows, "cpu")[0], self.s[rows])
-
     def drawn(self, pools): # shape (K, m)
         "Rows of a group for each network."
         m = max(8, min(128, 2048 // len(self.pools)))
         return torch.stack([pool[torch.randint(len(pool), (m,), generator=self.generator)]
                             for pool in pools])
+
+# %% ../../nbs/training/09_stacks.ipynb #ea31315c
+@patch
+def columns(self: Run): # Columns, or None
+    "The inputs, if they are few."
+    rows = torch.nonzero(self.counts)[:, 0]
+    if 20 * fetch(self.data, rows[:1], "cpu")[0].numel() > len(rows): return None
+    return Columns(fetch(self.data, rows, "cpu")[0], self.s[rows])
 
 # %% ../../nbs/training/09_stacks.ipynb #633e7adb
 @patch
