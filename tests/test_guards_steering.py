@@ -165,7 +165,8 @@ def test_spreads_are_drawn_together():
     s, q = np.r_[np.zeros(100, int), np.ones(300, int)], .2
     z = rng.normal(size=400) * np.where(s == 0, 1.4, 1.) + .3 * s
     u = stats.norm.ppf((stats.rankdata(z) - .5) / 400)
-    m, d = (np.array([f(u[s == k]) for k in (0, 1)]) for f in (np.mean, lambda v: np.log(np.std(v))))
+    m, d = (np.array([f(u[s == k]) for k in (0, 1)]) for f in (np.mean, np.std))
+    d = np.log(d)
     share = np.array([.25, .75])
     prior = .04 ** 2
     d = share @ d + (d - share @ d) * prior / (prior + 1 / 200 + 1 / 600) # both groups' errors
