@@ -243,6 +243,30 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("processes: the mean forgotten on the grid", "penalty.distributed",
          "scale = world.size / counts[at]", "scale = 1 / counts[at]"),
     ],
+    f"{GUARDS}::test_processes_share_the_rows_drawn_anew": [
+        ("processes: each scores all rows drawn anew", "training.loop",
+         "own = run.world.piece(at)\n", "own = at\n"),
+    ],
+    "tests/test_processes.py::test_gradients_equal_those_of_one_process": [
+        ("processes: gathered and not multiplied by their number", "penalty.distributed",
+         "Crowd(tuple(whole), own, world.size)", "Crowd(tuple(whole), own, 1)"),
+        ("processes: a ring of one's own part", "penalty.loss",
+         "ring.push(*(shared(world, batch)[0] if crowd else batch)[:3])",
+         "ring.push(*batch[:3])"),
+        ("processes: the reference of one alone", "penalty.loss",
+         'ref, _ = shared(world, checked(*ref, name="ref ", **labels))',
+         'ref = checked(*ref, name="ref ", **labels)'),
+        ("processes: no reference", "penalty.loss",
+         "compare(how, *crowd.columns, *columns[4:])", "compare(how, *crowd.columns)"),
+        ("processes: the sum of gradients", "basics.processes",
+         "(g / self.size).view_as(p)", "g.view_as(p)"),
+    ],
+    "tests/test_processes.py::test_training_equals_that_of_one_process": [
+        ("processes: a risk for each, however many rows", "training.loop",
+         "run.objective.total(run.world.size * share * risk, w)", "run.objective.total(risk, w)"),
+        ("processes: pulls of W are added up", "training.loop",
+         "share * pulls[1] / run.world.size", "share * pulls[1]"),
+    ],
     f"{GUARDS}::test_fit_is_algorithm_1": [
         ("Algorithm 1: λ halved in `fit`", "training.loop",
          "Objective(task, penalty.to(device), lam)",
@@ -440,6 +464,23 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("scores: the two classes swapped", "models.linear",
          "np.column_stack([expit(-z), expit(z)])", "np.column_stack([expit(z), expit(-z)])"),
     ],
+    f"{ROWS}::test_rounded_kinks_by_differences": [
+        ("LRrW: rounded kinks without the factor p", "models.logistic_gradient",
+         "slope = p * width * gap", "slope = width * gap"),
+        ("LRrW: rounded kinks raise the value", "models.logistic_gradient",
+         "(h ** (p / 2) - eps ** p)", "(h ** (p / 2))"),
+    ],
+    f"{ROWS}::test_on_the_boundary_as_in_scikit_learn": [
+        ("linear models: positive on the boundary", "models.linear",
+         "positive = self.decision_function(X) > 0", "positive = self.decision_function(X) >= 0"),
+    ],
+    f"{ROWS}::test_a_target_is_steered_to_as_asked_for": [
+        ("FairMLPClassifier: λ is ignored with a target", "models.mlp",
+         "lam=est.lam, epochs=est.epochs, batch_size=est.batch_size, lr=est.lr or 5e-3,",
+         "epochs=est.epochs, batch_size=est.batch_size, lr=est.lr or 5e-3,"),
+        ("FairMLPClassifier: every target is one of DI", "models.mlp",
+         "data, est.target, est.metric,", 'data, est.target, "DI",'),
+    ],
     f"{MODELS}::test_zfa_against_slsqp": [
         ("ZFA: the sign of the covariance is lost", "models.zafar",
          "self.c * np.sign(a @ theta)", "self.c"),
@@ -591,6 +632,16 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("certificate: two sides", "metrics.certificate",
          "error, ratio = 1 - level, metric", "error, ratio = (1 - level) / 2, metric"),
     ],
+    f"{ROWS}::test_shares_of_the_error": [
+        ("certificate: all of the error for the cut", "metrics.certificate",
+         "ndtri(.84 * error)", "ndtri(error)"),
+        ("certificate: all of the error for each end", "metrics.certificate",
+         "side, step = error / 25,", "side, step = error,"),
+    ],
+    f"{ROWS}::test_each_candidate_has_its_threshold": [
+        ("certificate: the first threshold for all candidates", "metrics.certificate",
+         "threshold=each[name]", "threshold=next(iter(each.values()))"),
+    ],
     f"{ROWS}::test_sentences_round_to_the_safe_side": [
         ("certificate: a ratio rounded up", "metrics.certificate",
          'side, bound = "lower", np.floor(1e3 * self.bound) / 1e3',
@@ -641,6 +692,11 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "torch.column_stack([y.long(), s])", "torch.column_stack([s, s])"),
         ("split: a test row stays in the training part", "data.dataset",
          "order[~torch.isin(order, test)]", "order[~torch.isin(order, test[1:])]"),
+    ],
+    f"{ROWS}::test_groups_of_digits_are_drawn_once": [
+        ("MNIST: the coins of the training part once more", "data.mnist",
+         "rotated_half(test_images, test_digits, g)",
+         "rotated_half(test_images, test_digits, torch.Generator().manual_seed(seed))"),
     ],
     f"{ROWS}::test_splits_of_a_table": [
         ("split: the seed is ignored", "data.dataset",

@@ -2,19 +2,27 @@
 
 As in `test_guards.py`, nothing is compared with another part of the package: closed forms, examples
 worked by hand, SciPy, and networks that are known."""
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from fairw2_nb.data import adult as adult_data, census
+from fairw2_nb.data import adult as adult_data, census, mnist
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_logistic
 from fairw2_nb.data.tables import load_table
 from fairw2_nb.experiments import adult
-from fairw2_nb.metrics.certificate import Certificate, certify
+from fairw2_nb.metrics.certificate import Certificate, certify, certify_in_order
+from fairw2_nb.metrics.certificate import pair_bound, worst_pairs
 from fairw2_nb.metrics.report import fairness_report
+from fairw2_nb.models import mlp
+from fairw2_nb.models.logistic import FairLogisticRegression
+from fairw2_nb.models.logistic_gradient import rounded_costs
+from fairw2_nb.models.zafar import ZafarAcceptance
 from fairw2_nb.transport.estimation import plug_in_bias, w2_and_variance, w2_interval
 from scipy import stats
+from sklearn.linear_model import LogisticRegression
 
 
 # certificates and intervals
@@ -34,6 +42,25 @@ def test_room_of_a_distance(p, level):
     room = np.sqrt(2 * log * (most[0] ** 2 / 700 + most[1] ** 2 / 400)) + log / (3 * 400)
     assert found.value ** p == pytest.approx(measured)
     assert found.bound ** p == pytest.approx(measured + room)
+
+
+def test_shares_of_the_error():
+    "21/25 for the cut of a large sample, 1/25 for each end of each rate, by SciPy."
+    for x_a, n_a, x_b, n_b in ((48_000, 200_000, 60_000, 210_000), (900, 20_000, 60_000, 10 ** 6)):
+        ratio = x_a / n_a / (x_b / n_b)
+        se = np.sqrt(1 / x_a - 1 / n_a + 1 / x_b - 1 / n_b)
+        asked = np.log(ratio / pair_bound(x_a, n_a, x_b, n_b, .05, ratio)) / se
+        assert stats.norm.isf(.84 * .05) < asked < 1.05 * stats.norm.isf(.84 * .05)
+    ends = stats.binomtest(7, 40).proportion_ci(1 - 2 * .05 / 25, method="exact")
+    assert worst_pairs(5, 30, 7, 40, .05, .8, False)[1].max() == pytest.approx(ends.high)
+
+
+def test_each_candidate_has_its_threshold():
+    f, s = np.linspace(0, 1, 400), np.arange(400) % 4 > 1
+    _, tried = certify_in_order({"x": f, "y": f ** 2}, s, threshold={"x": .3, "y": .6}, level=.6)
+    for name, cut in (("x", .3), ("y", np.sqrt(.6))):
+        rates = [np.mean(f[s == k] > cut) for k in (False, True)]
+        assert tried[name].value == pytest.approx(min(rates) / max(rates))
 
 
 def test_sentences_round_to_the_safe_side():
@@ -72,6 +99,51 @@ def test_the_report_asks_for_its_own_coverage():
         ends[ci] = row.low, row.high
         assert ends[ci] == pytest.approx(w2_interval(f[s == 0], f[s == 1], ci)[1:])
     assert ends[.9][0] < ends[.5][0] < ends[.5][1] < ends[.9][1]
+
+
+# models
+
+@pytest.mark.parametrize("p", [1, 1.5])
+def test_rounded_kinks_by_differences(p):
+    "(gap² + ε²)^(p/2) - ε^p in the place of |gap|^p, value and slopes."
+    rng, eps = np.random.default_rng(0), .1
+    x, y = np.sort(rng.random(6)), np.sort(rng.random(4))
+    def value(x, y):
+        gaps = np.repeat(x, 4) - np.repeat(y, 6)
+        return np.mean((gaps ** 2 + eps ** 2) ** (p / 2) - eps ** p)
+    found, dx, dy = rounded_costs(eps)(x, y, p)
+    assert found == pytest.approx(value(x, y))
+    steps = 1e-6 * np.eye(6)
+    wanted = [(value(x + e, y) - value(x - e, y)) / 2e-6 for e in steps]
+    np.testing.assert_allclose(dx, wanted, rtol=1e-6, atol=1e-9)
+    wanted = [(value(x, y + e) - value(x, y - e)) / 2e-6 for e in steps[:4, :4]]
+    np.testing.assert_allclose(dy, wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_on_the_boundary_as_in_scikit_learn():
+    x, y, s = (v.numpy() for v in synthetic_logistic(100).tensors)
+    models = [kind(fit_intercept=False) for kind in (FairLogisticRegression, ZafarAcceptance)]
+    theirs = LogisticRegression(fit_intercept=False).fit(x, y).predict(np.zeros((1, 8)))
+    for model in models: assert model.fit(x, y, s).predict(np.zeros((1, 8))) == theirs == 0
+
+
+def test_a_target_is_steered_to_as_asked_for(monkeypatch):
+    "Every option arrives."
+    calls = []
+
+    def steer(model, train, target, metric, **options):
+        calls.append((model, train, dict(target=target, metric=metric) | options))
+        return SimpleNamespace(lam=0., beta=.5, threshold=.4, reached=1, certificate=None,
+                               history=[], notes=[])
+    monkeypatch.setattr(mlp, "steer", steer)
+    asked = dict(target=.07, metric="EO difference", threshold="accuracy", certify=.9, lam=3.,
+                 epochs=9, batch_size=77, lr=.02, seed=4)
+    x, y, s = (v.numpy() for v in synthetic_logistic(100).tensors)
+    model = mlp.FairMLPClassifier(hidden=(5, 3), **asked).fit(x, y, sensitive_features=s)
+    net, data, found = calls[0]
+    assert found == asked and (model.beta_, model.threshold_) == (.5, .4)
+    assert [w.shape[0] for w in net.parameters() if w.ndim == 2] == [5, 3, 1]
+    assert np.array_equal(data.s, s) and np.array_equal(data.y, y)
 
 
 # tables
@@ -124,6 +196,17 @@ def test_packaged_tables_are_loaded_as_asked_for(module, load, fixed, monkeypatc
     if load == "load_communities": # the 30% with most crime; more than the median of 1,994
         assert (table.crime == "high").mean() == pytest.approx(.3, abs=.01)
         assert .45 < (table["Black residents"] == "more").mean() < .5
+
+
+def test_groups_of_digits_are_drawn_once(monkeypatch):
+    "The coins of the test part come after those of the training part, from one generator."
+    images = torch.zeros(300, 28, 28, dtype=torch.uint8)
+    arrays = images, torch.arange(300) % 10, images[:200], torch.arange(200) % 10
+    monkeypatch.setattr(mnist, "mnist_arrays", lambda *_: arrays)
+    train, test = mnist.mnist_parts.__wrapped__("none", 3)
+    coins = torch.Generator().manual_seed(3)
+    assert torch.equal(train.s, torch.randint(2, (300,), generator=coins))
+    assert torch.equal(test.s, torch.randint(2, (200,), generator=coins))
 
 
 # rows
