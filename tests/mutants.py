@@ -772,6 +772,36 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("Table 1: never the last model", "experiments.adult",
          "models[-1])", "models[0])"),
     ],
+    f"{ROWS}::test_faces_are_drawn_for_each_part": [
+        ("Figure 4: drawn test faces are those of the training", "experiments.celeba",
+         "(3000, 2 * seed + 1)", "(3000, 2 * seed)"),
+        ("Figure 4: the validation part is the test part", "experiments.celeba",
+         'face_metrics(f["valid"], valid, "valid_")', 'face_metrics(f["test"], test, "valid_")'),
+        ("Figure 4: the lower right of the images", "experiments.celeba",
+         "edge = (data.x.shape[-1] - crop) // 2", "edge = data.x.shape[-1] - crop"),
+    ],
+    f"{ROWS}::test_a_row_of_the_frontier_has_two_parts": [
+        ("frontier: scores of the held-out part for the test", "experiments.frontier",
+         "on_test = measures(f[len(valid):], test,", "on_test = measures(f[:len(test)], test,"),
+        ("frontier: trained on what is held out", "experiments.frontier",
+         "job = Job(part, both,", "job = Job(train, both,"),
+    ],
+    f"{ROWS}::test_the_choice_is_made_on_the_held_out_part": [
+        ("frontier: the wish is asked of the test part", "experiments.frontier",
+         "return at.valid_DI >= .85", "return at.DI >= .85"),
+        ("frontier: the strength of best test accuracy", "experiments.frontier",
+         'at.sort_values("valid_Acc", ascending=False)', 'at.sort_values("Acc", ascending=False)'),
+    ],
+    f"{ROWS}::test_the_demo_measures_other_rows_than_it_trains_on": [
+        ("demo: measured on what it was trained on", "experiments.demo",
+         "synthetic_logistic(10_000, 2 * seed + 1)", "synthetic_logistic(10_000, 2 * seed)"),
+    ],
+    f"{ROWS}::test_rows_of_another_version_and_durations_in_seconds": [
+        ("rows: those of other versions are shown", "experiments.experiment",
+         '{"campaign": campaign, "version": exp.version}', '{"campaign": campaign}'),
+        ("rows: durations in milliseconds", "experiments.experiment",
+         "round(time.perf_counter() - start, 3)", "round(1000 * (time.perf_counter() - start), 3)"),
+    ],
     f"{ROWS}::test_networks_of_table_1_see_their_part_only": [
         ("Table 1: the controller sees the test part", "experiments.adult",
          "history = fit(net, part, lam=lam, valid=valid,",

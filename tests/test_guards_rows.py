@@ -2,6 +2,8 @@
 
 As in `test_guards.py`, nothing is compared with another part of the package: closed forms, examples
 worked by hand, SciPy, and networks that are known."""
+import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +14,10 @@ from fairw2_nb.data import adult as adult_data, census, mnist
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_logistic
 from fairw2_nb.data.tables import load_table
-from fairw2_nb.experiments import adult
+from fairw2_nb.data.faces import FaceDataset
+from fairw2_nb.experiments import adult, celeba, demo, frontier
+from fairw2_nb.experiments.experiment import Experiment, rows_of, run_rows
+from fairw2_nb.experiments.methods import Method
 from fairw2_nb.metrics.certificate import Certificate, certify, certify_in_order
 from fairw2_nb.metrics.certificate import pair_bound, worst_pairs
 from fairw2_nb.metrics.report import fairness_report
@@ -210,6 +215,91 @@ def test_groups_of_digits_are_drawn_once(monkeypatch):
 
 
 # rows
+
+def accuracy(f, data): return np.mean((np.asarray(f) > .5) == data.y.numpy())
+
+
+def test_faces_are_drawn_for_each_part(monkeypatch):
+    "No two parts from one seed; each measured with its own scores; the middle of each image."
+    seeds = []
+
+    def drawn(n, size, seed):
+        seeds.append(seed)
+        g = torch.Generator().manual_seed(seed)
+        x = torch.arange(size * size, dtype=torch.uint8).view(1, 1, size, size)
+        a = torch.randint(2, (n, 2), generator=g)
+        return FaceDataset(x.expand(n, 3, size, size), a, ["Attractive", "Young"])
+    monkeypatch.setattr(celeba, "synthetic_faces", drawn)
+    small = celeba.Faces(size=4, crop=2, drawn=50)
+    monkeypatch.setitem(celeba.PRESETS, "tiny", small)
+    parts = celeba.face_parts("synthetic", "tiny", 3)
+    assert parts[0].x[0, 0].tolist() == [[5, 6], [9, 10]]
+    for seed in range(20): celeba.face_parts("synthetic", "tiny", seed)
+    assert len(set(seeds[3:])) == 60
+    f = {name: np.random.default_rng(k).random(len(part))
+         for k, (name, part) in enumerate(zip(("train", "valid", "test"), parts))}
+    monkeypatch.setattr(celeba, "kept_scores", lambda *_: f | {"curve": None})
+    row = celeba.celeba_run("score", 1., 3, "tiny", source="synthetic")
+    for prefix, part in zip(("train_", "valid_", ""), parts):
+        wanted = accuracy(f[prefix[:-1] or "test"], part)
+        assert row[f"{prefix}Acc"] == pytest.approx(wanted)
+    assert [row[k] for k in ("images", "valid_images", "test_images")] == [50, 1000, 3000]
+
+
+def test_a_row_of_the_frontier_has_two_parts(monkeypatch):
+    "A fifth of the training part is held out; both are scored in one call and measured apart."
+    jobs = []
+
+    def run(job):
+        jobs.append(job)
+        return job.test.x[:, 0].sigmoid()
+    monkeypatch.setattr(frontier, "find_method", lambda name: Method(run))
+    def table(seed): return synthetic_logistic(500, seed).split(.25, seed=seed)
+    row = frontier.frontier_run("any", 50, 2., 3, epochs=1, table=table)
+    train, test = table(3)
+    part = jobs[0].train
+    seen = {tuple(x) for x in part.x.tolist()}
+    held = train[[tuple(x) not in seen for x in train.x.tolist()]]
+    assert [len(d) for d in (part, held, test)] == [300, 75, 125]
+    assert row["Acc"] == pytest.approx(accuracy(test.x[:, 0].sigmoid(), test))
+    assert row["valid_Acc"] == pytest.approx(accuracy(held.x[:, 0].sigmoid(), held))
+    assert (jobs[0].seed, jobs[0].batch, jobs[0].strength) == (3, 50, 2.)
+
+
+def test_the_choice_is_made_on_the_held_out_part():
+    "Strength 2 is best there among those with a DI of .85 there; elsewhere others would be."
+    rows = [dict(method="W2", batch=50, seed=1, reference=None, strength=k, Acc=a, DI=d,
+                 valid_Acc=va, valid_DI=vd)
+            for k, a, d, va, vd in ((1., .80, .90, .82, .80), (2., .70, .80, .78, .86),
+                                    (4., .75, .95, .76, .90))]
+    assert frontier.chosen_rows(rows, "W2", 50).strength.tolist() == [2.]
+
+
+def test_the_demo_measures_other_rows_than_it_trains_on(monkeypatch):
+    seeds = []
+
+    def drawn(n, seed):
+        seeds.append(seed)
+        return synthetic_logistic(200, seed)
+    monkeypatch.setattr(demo, "synthetic_logistic", drawn)
+    monkeypatch.setattr(demo, "train_steps", lambda *_, **__: None)
+    for seed in range(3): demo.demo_run(1., seed=seed)
+    assert len(set(seeds)) == 6
+
+
+def sleepy(seed: int) -> dict:
+    "A run that takes its time."
+    time.sleep(.02)
+    return {"value": float(seed)}
+
+
+def test_rows_of_another_version_and_durations_in_seconds(tmp_path):
+    exp = Experiment("sleepy", "Sleepy", run=sleepy, grid=list, table=lambda f: f, legend="")
+    start = time.perf_counter()
+    frame = run_rows(exp, [dict(seed=1)], tmp_path)
+    assert .02 <= frame.duration[0] <= time.perf_counter() - start
+    assert len(rows_of(exp, tmp_path)) == 1 and not len(rows_of(replace(exp, version=2), tmp_path))
+
 
 def test_networks_of_table_1_see_their_part_only(monkeypatch):
     "Trained on four fifths of the training part, steered by the other fifth, measured on the test."
