@@ -802,6 +802,25 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("rows: durations in milliseconds", "experiments.experiment",
          "round(time.perf_counter() - start, 3)", "round(1000 * (time.perf_counter() - start), 3)"),
     ],
+    f"{ROWS}::test_the_papers_settings": [
+        ("Table 1: another target than the paper's", "experiments.adult",
+         '"paper": .85', '"paper": .80'),
+        ("Table 2: two printed numbers are swapped", "experiments.mnist",
+         ".83, .97, .96, .97)", ".83, .97, .97, .96)"),
+    ],
+    f"{ROWS}::test_linear_models_are_chosen_on_a_fifth_and_fitted_on_all": [
+        ("Table 1: linear models lack the validation part", "experiments.adult",
+         "fitted = fit_linear(model, train)", "fitted = fit_linear(model, part)"),
+        ("Table 1: linear models are chosen on the test part", "experiments.adult",
+         "predict(valid.x.numpy())\n        return disparate_impact(decisions, valid.s)",
+         "predict(test.x.numpy())\n        return disparate_impact(decisions, test.s)"),
+    ],
+    f"{ROWS}::test_a_row_of_digits_measures_both_parts": [
+        ("Table 2: the test part twice", "experiments.mnist",
+         'digit_metrics(net, train, "train_")', 'digit_metrics(net, test, "train_")'),
+        ("Figure 3: networks without penalty by gradient", "experiments.mnist",
+         'frame.grad.where(frame.lam != 0, "-")', "frame.grad"),
+    ],
     f"{ROWS}::test_networks_of_table_1_see_their_part_only": [
         ("Table 1: the controller sees the test part", "experiments.adult",
          "history = fit(net, part, lam=lam, valid=valid,",

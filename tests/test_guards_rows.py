@@ -15,7 +15,7 @@ from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_logistic
 from fairw2_nb.data.tables import load_table
 from fairw2_nb.data.faces import FaceDataset
-from fairw2_nb.experiments import adult, celeba, demo, frontier
+from fairw2_nb.experiments import adult, celeba, demo, frontier, mnist as digits
 from fairw2_nb.experiments.experiment import Experiment, rows_of, run_rows
 from fairw2_nb.experiments.methods import Method
 from fairw2_nb.metrics.certificate import Certificate, certify, certify_in_order
@@ -285,6 +285,58 @@ def test_the_demo_measures_other_rows_than_it_trains_on(monkeypatch):
     monkeypatch.setattr(demo, "train_steps", lambda *_, **__: None)
     for seed in range(3): demo.demo_run(1., seed=seed)
     assert len(set(seeds)) == 6
+
+
+def test_the_papers_settings():
+    "Section 4.1, the controller of Appendix A, and Table 2, as printed."
+    paper = adult.PRESETS["paper"]
+    assert (paper["batch_size"], paper["epochs"]) == (50, 100)
+    assert adult.TARGETS["paper"] == .85
+    assert adult.RULES["paper"] == dict(up=1.1, slack=float("inf"))
+    assert [list(v.values()) for v in digits.TABLE_2.values()] == [
+        [.87, 1., 1., .86, .92, .96, .83, .97, .96, .97],
+        [.98, .94, .96, .96, .93, .95, .91, .95, .93, .97]]
+
+
+def test_linear_models_are_chosen_on_a_fifth_and_fitted_on_all(monkeypatch):
+    train, test = synthetic_logistic(600, 0).split(.25, seed=0)
+    sizes = []
+
+    def fit_linear(model, data):
+        def seen(x): sizes.append((model.C, len(data), len(x)))
+        def predict(x):
+            seen(x)
+            return x[:, 0] > 0
+        def proba(x):
+            seen(x)
+            return np.column_stack([x[:, 0], x[:, 1]])
+        return SimpleNamespace(predict=predict, predict_proba=proba)
+    monkeypatch.setattr(adult, "fit_linear", fit_linear)
+    models = [SimpleNamespace(C=1.), SimpleNamespace(C=2.)]
+    monkeypatch.setitem(adult.LINEAR, "LR", (models, 1.1))
+    scores, chosen = adult.linear_scores("LR", train, test, 0)
+    assert chosen == 2. and sizes == [(1., 360, 90), (2., 450, 450), (2., 450, 150)]
+    assert np.array_equal(scores[1], test.x[:, 1])
+
+
+def test_a_row_of_digits_measures_both_parts(monkeypatch):
+    "And λ = 0 has no gradient: its networks stand in one line."
+    g = torch.Generator().manual_seed(0)
+    parts = [mnist.DigitDataset(torch.randn(n, 1, 28, 28, generator=g), torch.arange(n) % 2,
+                                torch.randint(10, (n,), generator=g)) for n in (120, 80)]
+    class First(torch.nn.Module):
+        def forward(self, x): return x[:, 0, 0, 0]
+    monkeypatch.setattr(digits, "load_mnist", lambda *_, **__: parts)
+    monkeypatch.setattr(digits, "digit_cnn", lambda seed: First())
+    monkeypatch.setattr(digits, "train_digits", lambda *_, **__: [{"loss": .5}])
+    row = digits.mnist_run("SR", "exact", 1., 0)
+    for prefix, part in zip(("train_", ""), parts):
+        assert row[f"{prefix}Acc"] == pytest.approx(accuracy(part.x[:, 0, 0, 0].sigmoid(), part))
+    names = ["Acc", "DI", "MSE", "GP0", "GP1", "TP0", "TN0", "TP1", "TN1"]
+    frame = pd.DataFrame([dict(protocol="SR", grad=kind, lam=lam) | dict.fromkeys(names, .5)
+                          for kind, lam in (("exact", 0.), ("paper", 0.), ("paper", 1.))])
+    assert digits.mnist_table(frame).classifiers.to_dict() == {("SR", "-", 0.): "2",
+                                                               ("SR", "paper", 1.): "1"}
 
 
 def sleepy(seed: int) -> dict:
