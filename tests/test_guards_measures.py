@@ -22,6 +22,7 @@ from fairw2_nb.metrics.intervals import bootstrap, log_ratio_se, tally
 from fairw2_nb.metrics.report import fairness_report, threshold_for_rate
 from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.training.left_out import Aim, binormal_rates, deal_folds
+from fairw2_nb.training.stacks import relative_w2
 from fairw2_nb.training.steering import Steered
 from scipy import stats
 
@@ -296,6 +297,35 @@ def test_what_is_missing():
     assert gap.missing((.6, .4)) == pytest.approx((.6 - .4 - .1) / .5)
     assert tuple(gap.reached((.6, .4), (.004, .006))) == pytest.approx(
         (.2, .2 - room / 2, .2 + room / 2))
+
+
+def test_what_is_missing_of_three_groups():
+    "The lowest rate and the highest; or pairs one by one, their mean and its variance."
+    rates, var = (.3, .2, .5), (.002, .004, .006)
+    worst, mean = Aim(.8), Aim(.8, over="mean")
+    assert worst.missing(rates) == pytest.approx(np.log(.8 * .5 / .2))
+    assert worst.reached(rates, var) == pytest.approx(Aim(.8).reached((.2, .5), var[1:]))
+    logs = [np.log(.2 / .3), np.log(.2 / .5), np.log(.3 / .5)]
+    assert mean.missing(rates) == pytest.approx(np.log(.8) - np.mean(logs))
+    se = np.sqrt((4 * .004 + 4 * .006) / 9) # log .3 comes in with both signs
+    room = 1.96 * np.sqrt(se ** 2 + .02 ** 2)
+    value = np.exp(np.mean(logs))
+    assert tuple(mean.reached(rates, var)) == pytest.approx(
+        (value, value * np.exp(-room), value * np.exp(room)))
+    gap = Aim(.1, "DP difference", over="mean")
+    assert gap.missing(rates) == pytest.approx((.2 - .1) / np.mean([.25, .35, .4]))
+    assert gap.reached(rates, var).value == pytest.approx(np.mean([.1, .3, .2]))
+
+
+def test_penalty_of_a_stack_of_three_groups():
+    "Pairs one by one, by sorting; the variance of a mixture with these shares."
+    rng = np.random.default_rng(0)
+    parts, shares = rng.random((3, 2, 17)), (.5, .3, .2)
+    Q = np.sort(parts, -1)
+    W = np.mean([((Q[a] - Q[b]) ** 2).mean(-1) for a, b in ((0, 1), (0, 2), (1, 2))], 0)
+    first, second = (np.einsum("g,gkm->k", shares, parts ** k) / 17 for k in (1, 2))
+    found = relative_w2([torch.tensor(part) for part in parts], shares)
+    np.testing.assert_allclose(found.numpy(), W / (second - first ** 2), rtol=1e-9)
 
 
 def test_weights_of_the_mixture():

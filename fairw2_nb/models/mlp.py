@@ -74,7 +74,8 @@ def _steer(est, data):
     est.network_ = net = steer(
         mlp(data.x.shape[1], (16,) if est.hidden is None else est.hidden, est.seed),
         data, est.target, est.metric,
-        threshold="rate" if est.threshold is None else est.threshold, certify=est.certify,
+        over=est.over, certify=est.certify,
+        threshold="rate" if est.threshold is None else est.threshold,
         lam=est.lam, epochs=est.epochs, batch_size=est.batch_size, lr=est.lr or 5e-3,
         seed=est.seed)
     est.lam_, est.beta_, est.threshold_ = net.lam, net.beta, net.threshold
@@ -90,6 +91,7 @@ class FairMLPClassifier(ClassifierMixin, BaseEstimator):
         lam: float = 1., # weight of the penalty; with a target, of the relative one
         target: float = None, # value of `metric` to steer to, such as .85; None for a fixed weight
         metric: str = "DI", # metric of the target, as in `steer`
+        over: str = "worst", # target of which pair of more than two groups, "worst" or "mean"
         threshold=None, # a number, "rate" (with a target the default) or "accuracy"; 1/2 without
         certify: float = None, # with a target: confidence that it is met, such as .95
         hidden: tuple = None, # sizes of the hidden layers; (64, 64, 64), with a target (16,)

@@ -7,10 +7,13 @@ __all__ = []
 
 # %% ../../nbs/training/08_left_out.ipynb #84191706
 import math
+from collections import Counter
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import torch
+from fastcore.basics import patch
 
 # %% ../../nbs/training/08_left_out.ipynb #8788a2a3
 def deal_folds(y, s, k, generator): # fold of each row, shape (n,)
@@ -65,20 +68,39 @@ class Aim:
     "A target for a metric."
     target: float
     metric: str = "DI"
-    worse: int = 0 # the group with the lower rate without a penalty
+    worse: int = 0 # of two groups, the one with the lower rate without a penalty
+    over: str = "worst" # of more groups: the "worst" pair, or the "mean" of all pairs
 
-    def pair(self, rates): return self.worse, 1 - self.worse
+    def pairs(self, rates): # of places of groups, that with the lower rate first
+        "Which groups are compared."
+        if len(rates) == 2: return [(self.worse, 1 - self.worse)]
+        order = sorted(range(len(rates)), key=rates.__getitem__)
+        return [(order[0], order[-1])] if self.over == "worst" else list(combinations(order, 2))
 
-    def missing(self, rates): # above 0 if the target is not met
-        "How much is missing."
-        a, b = (max(rates[k], .001) for k in self.pair(rates))
-        if self.metric in RATIOS: return math.log(self.target * b / a)
-        return (b - a - self.target) / ((a + b) / 2)
+    def ends(self, rates): # of rates
+        "The rates of these pairs."
+        return [[max(rates[k], .001) for k in pair] for pair in self.pairs(rates)]
 
-    def reached(self, rates, var): # var: variances of the logarithms of the rates
-        "The metric with its interval."
-        pair = self.pair(rates)
-        a, b = sorted(max(rates[k], .001) for k in pair)
-        room = 1.96 * math.hypot(math.sqrt(sum(var[k] for k in pair)), .02)
-        if self.metric in RATIOS: return Reached(*(a / b * math.exp(k * room) for k in (0, -1, 1)))
-        return Reached(*(max(0., b - a + k * room * (a + b) / 2) for k in (0, -1, 1)))
+# %% ../../nbs/training/08_left_out.ipynb #310ba055
+def mean_of(values): return sum(values) / len(values)
+
+@patch
+def missing(self: Aim, rates): # above 0 if the target is not met
+    "How much is missing."
+    ends = self.ends(rates)
+    if self.metric in RATIOS: return mean_of([math.log(self.target * b / a) for a, b in ends])
+    gap, level = mean_of([b - a for a, b in ends]), mean_of([(a + b) / 2 for a, b in ends])
+    return (gap - self.target) / level
+
+@patch
+def reached(self: Aim, rates, var): # var: variances of the logarithms of the rates
+    "The metric with its interval."
+    pairs, ends, times = self.pairs(rates), [sorted(e) for e in self.ends(rates)], Counter()
+    for a, b in pairs: times.update({a: -1, b: 1})
+    se = math.sqrt(sum((times[k] / len(pairs)) ** 2 * var[k] for k in times))
+    room = 1.96 * math.hypot(se, .02)
+    if self.metric in RATIOS:
+        value = math.prod(a / b for a, b in ends) ** (1 / len(ends))
+        return Reached(*(value * math.exp(k * room) for k in (0, -1, 1)))
+    gap, level = mean_of([b - a for a, b in ends]), mean_of([(a + b) / 2 for a, b in ends])
+    return Reached(*(max(0., gap + k * room * level) for k in (0, -1, 1)))

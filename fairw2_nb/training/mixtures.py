@@ -7,12 +7,13 @@ __all__ = []
 
 # %% ../../nbs/training/10_mixtures.ipynb #11d4e112
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from ..metrics.report import threshold_for_rate
 from .evaluation import fetch
-from .left_out import Aim, binormal_rates
+from .left_out import binormal_rates
 from fastcore.basics import patch
 
 # %% ../../nbs/training/10_mixtures.ipynb #16358fe6
@@ -30,7 +31,7 @@ class Blend:
         "The mixture, and what its noise hides."
         w, s = (1 - beta, beta), self.run.s
         z = w[0] * self.z[0] + w[1] * self.z[1]
-        V = sum((z[s == k] - z[s == k].mean()).square().sum() for k in (0, 1)).item() / len(z)
+        V = sum((z[s == k] - z[s == k].mean()).square().sum() for k in s.unique()).item() / len(z)
         v = sum(w[i] * w[j] * self.noise[i][j] for i in (0, 1) for j in (0, 1))
         return z, math.sqrt(max(1 - v / max(V, 1e-12), .2))
 
@@ -53,7 +54,7 @@ def look(self: Blend, beta, share=None, threshold=None):
     acc = (above == run.y).double().mean().item()
     if not 0 < share < 1: return Look(beta, share, [.001, 1.], [math.inf] * 2, acc)
     if run.aim.metric == "DMSE":
-        wrong = [(above != run.y)[run.s == k].double() for k in (0, 1)]
+        wrong = [(above != run.y)[run.s == k].double() for k in run.s.unique()]
         r = [w.mean().item() for w in wrong]
         return Look(beta, share, r, [((1 - w.mean()) / w.sum()).item() for w in wrong], acc)
     of = run.y == 1 if run.aim.metric == "EO difference" else run.y >= 0
@@ -64,12 +65,12 @@ def look(self: Blend, beta, share=None, threshold=None):
 @patch
 def solve(self: Blend, target=None, **at): # Look
     "The first mixture that meets the target, else the nearest."
-    aim = Aim(self.run.aim.target if target is None else target, self.run.aim.metric,
-              self.run.aim.worse)
+    aim = self.run.aim if target is None else replace(self.run.aim, target=target)
     def missing(seen): return aim.missing(seen.rates)
     steps = [self.look(0., **at)]
+    step = .25 if len(steps[0].rates) == 2 else .05 # another pair may soon be the worst
     while missing(steps[-1]) > 0 and steps[-1].beta < 5:
-        steps.append(self.look(steps[-1].beta + .25, **at))
+        steps.append(self.look(steps[-1].beta + step, **at))
     if missing(steps[-1]) > 0: return min(steps, key=missing)
     if len(steps) == 1: return steps[0]
     low, high = steps[-2:]

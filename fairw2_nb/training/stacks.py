@@ -18,13 +18,14 @@ from torch.func import functional_call, stack_module_state
 
 # %% ../../nbs/training/09_stacks.ipynb #ff55b508
 def relative_w2(
-    a, # scores of group 0, shape (K, m)
-    b, # scores of group 1, shape (K, m)
-    share: float = .5, # share of group 0 in the population
+    parts, # scores of each group, shape (K, m)
+    shares=(.5, .5), # of the groups in the population
 ): # shape (K,)
-    "W_2^2 over the pooled variance, for each of K networks."
-    W = (a.sort(1).values - b.sort(1).values).square().mean(1)
-    def pooled(power): return share * (a ** power).mean(1) + (1 - share) * (b ** power).mean(1)
+    "W_2^2 over the pooled variance, the mean over pairs of groups, for each of K networks."
+    Q = [part.sort(1).values for part in parts]
+    if len(Q) == 2: W = (Q[0] - Q[1]).square().mean(1)
+    else: W = 2 * torch.stack(Q).var(0).mean(1)
+    def pooled(power): return sum(w * (part ** power).mean(1) for w, part in zip(shares, parts))
     return W / (pooled(2) - pooled(1) ** 2).clamp_min(1e-12)
 
 # %% ../../nbs/training/09_stacks.ipynb #4f743ec9
@@ -80,12 +81,15 @@ class Run:
 
     def __post_init__(self):
         counts = self.y == 1 if self.aim.metric == "EO difference" else self.y >= 0
+        groups = range(int(self.s.max()) + 1)
         self.pools = [[torch.nonzero(~out & counts & (self.s == k))[:, 0] for out in self.out]
-                      for k in (0, 1)]
-        self.share = (self.s[counts] == 0).double().mean().item()
+                      for k in groups]
+        self.shares = [(self.s[counts] == k).double().mean().item() for k in groups]
+        self.shares[-1] = 1 - sum(self.shares[:-1])
 
-    def drawn(self, pools, m=128): # shape (K, m)
+    def drawn(self, pools): # shape (K, m)
         "Rows of a group for each network."
+        m = max(8, min(128, 2048 // len(self.pools)))
         return torch.stack([pool[torch.randint(len(pool), (m,), generator=self.generator)]
                             for pool in pools])
 
@@ -116,10 +120,11 @@ def train(self: Run, lam, gain):
 # %% ../../nbs/training/09_stacks.ipynb #f13a2270
 @patch
 def penalty(self: Run, out, y): # shape (K,)
-    "The distance of scores, or of errors, of rows of group 0 and then of group 1."
+    "The distance of scores, or of errors, of rows of group 0, then of group 1, and so on."
     f = self.task.scores(out.flatten()).view(out.shape)
     if self.aim.metric == "DMSE": f = (f - y) ** 2
-    return relative_w2(*f.chunk(2, 1), self.share)
+    G = len(self.pools)
+    return (G - 1) * relative_w2(f.chunk(G, 1), self.shares)
 
 # %% ../../nbs/training/09_stacks.ipynb #b8d681c6
 @patch

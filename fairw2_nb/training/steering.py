@@ -94,15 +94,21 @@ def _labels_and_groups(train):
     "All labels and groups, or a sentence about what is wrong."
     parts = [fetch(train, at, "cpu")[1:] for at in torch.arange(len(train)).split(4096)]
     y, s = (torch.cat(column) for column in zip(*parts))
-    for name, v in (("labels", y), ("groups", s)):
-        if (found := v.unique().tolist()) != [0, 1]:
-            raise ValueError(f"The {name} of `train` must be 0 and 1, both present: "
-                             f"found {found[:5]}.")
+    if (found := y.unique().tolist()) != [0, 1]:
+        raise ValueError(f"The labels of `train` must be 0 and 1, both present: found {found[:5]}.")
+    found = s.unique().tolist()
+    if s.ndim > 1 or len(found) < 2 or found != list(range(len(found))):
+        raise ValueError("The groups of `train` must be 0, 1, ..., two at least, each present: "
+                         f"found {found[:5]}. Take several attributes as one, `train.crossed()`.")
     return y, s.long()
 
-def _check(target, metric, threshold, folds, epochs, lam, certify):
+# %% ../../nbs/training/11_steering.ipynb #b7e182a2
+def _check(target, metric, threshold, folds, epochs, lam, certify, over):
     "Refuse settings that cannot be meant."
     one_of("metric", metric, METRICS)
+    if one_of("over", over, ("worst", "mean")) == "mean" and certify:
+        raise ValueError('over = "mean" cannot be certified: a certificate is about the worst '
+                         "pair of groups.")
     numbers = {"target": (target, 0, 1), "lam": (lam, 0, math.inf)}
     if certify is not None: numbers["certify"] = (certify, .5, .9999)
     for name, (value, low, high) in numbers.items():
@@ -142,6 +148,7 @@ def steer( # long: every option explained
     target: float = .85, # what is asked for, of a ratio or a gap
     metric: str = "DI", # "DI", "DP difference", "EO difference" or "DMSE"
     *,
+    over: str = "worst", # which pair of more than two groups: the "worst", or the "mean" of all
     threshold="rate", # "rate" keeps the base rate; "accuracy"; or a number
     certify: float = None, # confidence that the target is met, as .95; None for no certificate
     lam: float = 1., # weight of the relative penalty in the second set
@@ -154,8 +161,8 @@ def steer( # long: every option explained
     device="cpu", # where to train
 ) -> Steered: # networks, beta, threshold, reached, certificate, history and notes
     "Train networks whose mixture has a stated disparity on new data, as far as the data can tell."
-    _check(target, metric, threshold, folds, epochs, lam, certify)
-    held, aim = None, Aim(float(target), metric)
+    _check(target, metric, threshold, folds, epochs, lam, certify, over)
+    held, aim = None, Aim(float(target), metric, over=over)
     if certify:
         parted = torch.Generator().manual_seed(seed)
         train, held = _set_aside(train, *_labels_and_groups(train), parted)
