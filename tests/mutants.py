@@ -276,6 +276,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("the batch size is ignored", "training.loop",
          ".split(run.batch_size)", ".split(len(run.train))"),
     ],
+    "tests/test_models_mlp.py::test_targets_of_three_groups_are_those_of_steer": [
+        ("FairMLPClassifier: the pair of the target is ignored", "models.mlp",
+         "over=est.over, certify", 'over="worst", certify'),
+    ],
     f"{GUARDS}::test_classifier_by_hand": [
         ("FairMLPClassifier: λ is ignored", "models.mlp",
          "data, lam=est.lam, penalty=penalty", "data, lam=1., penalty=penalty"),
