@@ -20,6 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 GUARDS = "tests/test_guards.py"
 MEASURES = "tests/test_guards_measures.py"
+STEERING = "tests/test_guards_steering.py"
 ROWS = "tests/test_guards_rows.py"
 MODELS = "tests/test_models_linear.py"
 PAGES = "tests/test_notebooks.py::test_runs"
@@ -298,6 +299,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "torch.Generator().manual_seed(self.seed)", "torch.Generator().manual_seed(0)"),
         ("the batch size is ignored", "training.loop",
          ".split(run.batch_size)", ".split(len(run.train))"),
+    ],
+    "tests/test_models_mlp.py::test_targets_of_three_groups_are_those_of_steer": [
+        ("FairMLPClassifier: the pair of the target is ignored", "models.mlp",
+         "over=est.over, certify", 'over="worst", certify'),
     ],
     f"{GUARDS}::test_classifier_by_hand": [
         ("FairMLPClassifier: λ is ignored", "models.mlp",
@@ -787,7 +792,81 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     ],
     f"{MEASURES}::test_rates_from_normal_ranks": [
         ("steering: the share of negatives", "training.left_out",
-         "if above > q else (low, c)", "if above > 1 - q else (low, c)"),
+         "> q else (low, c)", "> 1 - q else (low, c)"),
+    ],
+    f"{STEERING}::test_step_of_a_stack": [
+        ("steering: twice the penalty", "training.stacks",
+         "loss = loss + lam * self.penalty(", "loss = loss + 2 * lam * self.penalty("),
+        ("steering: the penalty has the wrong sign", "training.stacks",
+         "loss = loss + lam * self.penalty(", "loss = loss - lam * self.penalty("),
+        ("steering: the loss of K networks is divided by K", "training.stacks",
+         "loss = K * self.task.risk(", "loss = self.task.risk("),
+        ("steering: rows that are left out are learnt", "training.stacks",
+         "rows = [torch.nonzero(~out)[:, 0]", "rows = [torch.nonzero(out)[:, 0]"),
+        ("steering: the share of the other group", "training.stacks",
+         "for w, part in zip(shares, parts))", "for w, part in zip(shares[::-1], parts))"),
+        ("steering: not relative", "training.stacks",
+         "return W / (pooled(2)", "return W / 1 + 0 * (pooled(2)"),
+        ("steering: errors are not squared", "training.stacks",
+         "f = (f - y) ** 2", "f = (f - y).abs()"),
+        ("steering: the average follows by a fifth", "training.stacks",
+         "lerp_(v, .02)", "lerp_(v, .2)"),
+    ],
+    f"{STEERING}::test_rows_of_the_penalty": [
+        ("steering: the penalty sees rows left out", "training.stacks",
+         "torch.nonzero(~out & self.counts &", "torch.nonzero((out | ~out) & self.counts &"),
+        ("steering: labels are ignored for equal opportunity", "training.stacks",
+         'self.y == 1 if self.aim.metric == "EO difference"', 'self.y >= 0 if self.aim'),
+    ],
+    f"{STEERING}::test_rates_of_the_steps": [
+        ("steering: the rate does not fall", "training.stacks",
+         "lr * min(1., left / (settling + 1))", "lr"),
+        ("steering: half of the epochs settle", "training.stacks",
+         "settling = 2 * epochs // 5", "settling = epochs // 2"),
+    ],
+    f"{STEERING}::test_a_known_mixture": [
+        ("steering: left-out rows see the sets swapped", "training.mixtures",
+         "w, s = (1 - beta, beta), self.run.s", "w, s = (beta, 1 - beta), self.run.s"),
+        ("steering: twice the step of β", "training.mixtures",
+         "z = w[0] * self.z[0] + w[1] * self.z[1]", "z = w[0] * self.z[0] + 2 * w[1] * self.z[1]"),
+        ("steering: the wrong side of the target", "training.mixtures",
+         "(middle, high) if missing(middle) > 0", "(middle, high) if missing(middle) < 0"),
+        ("steering: the better group is taken for the worse", "training.steering",
+         "aim.worse = int(rates[1] < rates[0])", "aim.worse = int(rates[1] > rates[0])"),
+        ("steering: the worse group is always the first", "training.steering",
+         "aim.worse = int(rates[1] < rates[0])", "aim.worse = 0"),
+        ("steering: the cut at a tenth less", "training.mixtures",
+         ".cpu(), seen.share)", ".cpu(), .9 * seen.share)"),
+        ("steering: a margin that nobody asked for", "training.left_out",
+         "math.log(self.target * b / a)", "math.log(1.02 * self.target * b / a)"),
+    ],
+    f"{STEERING}::test_noise_of_few_networks": [
+        ("steering: the noise of one network for that of the mean", "training.mixtures",
+         "(1 / L - 1 / K)", "(1 - 1 / K)"),
+        ("steering: noise is divided by too many", "training.mixtures",
+         "/ (L - 1) * (", "/ L * ("),
+        ("steering: noise is added", "training.mixtures",
+         "math.sqrt(max(1 - v /", "math.sqrt(max(1 + v /"),
+    ],
+    f"{STEERING}::test_fraction_that_is_no_noise": [
+        ("steering: half of the noise's excess", "training.left_out",
+         "T = (2 * (t2.mean", "T = (1 * (t2.mean"),
+        ("steering: t in place of its square", "training.left_out",
+         "(part * t2 / 2 -", "(part * t2.sqrt() / 2 -"),
+    ],
+    f"{STEERING}::test_means_without_noise": [
+        ("steering: the rest is lost", "training.left_out",
+         "m - u.mean() - self.off @ w]", "0 * (m - u.mean() - self.off @ w)]"),
+        ("steering: the error of a mean, not of a difference", "training.left_out",
+         "(1 / n - 1 / len(s)).sqrt()", "(1 / n).sqrt()"),
+    ],
+    f"{STEERING}::test_spreads_are_drawn_together": [
+        ("steering: spreads are left apart", "training.left_out",
+         "2 * n * (1 - pi) * .04 ** 2", "2e9 * n * (1 - pi) * .04 ** 2"),
+        ("steering: `narrow` is ignored", "training.left_out",
+         ".exp() * narrow", ".exp()"),
+        ("steering: twice the variance of the rates", "training.left_out",
+         "(1 + t ** 2 / 2) / n).tolist()", "(2 + t ** 2) / n).tolist()"),
     ],
     f"{MEASURES}::test_folds": [
         ("steering: folds know nothing of labels", "training.left_out",
