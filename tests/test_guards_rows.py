@@ -15,18 +15,21 @@ from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_logistic
 from fairw2_nb.data.tables import load_table
 from fairw2_nb.data.faces import FaceDataset
-from fairw2_nb.experiments import adult, celeba, demo, frontier, mnist as digits
+from fairw2_nb.experiments import adult, celeba, demo, frontier, lambda_transfer, peers
+from fairw2_nb.experiments import mnist as digits
 from fairw2_nb.experiments.experiment import Experiment, rows_of, run_rows
 from fairw2_nb.experiments.methods import Method
 from fairw2_nb.metrics.certificate import Certificate, certify, certify_in_order
 from fairw2_nb.metrics.certificate import pair_bound, worst_pairs
 from fairw2_nb.metrics.report import fairness_report
-from fairw2_nb.models import mlp
+from fairw2_nb.models import mlp, networks
 from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.models.logistic_gradient import rounded_costs
 from fairw2_nb.models.zafar import ZafarAcceptance
 from fairw2_nb.training.left_out import Aim
+from fairw2_nb.training.loop import _usual_penalty
 from fairw2_nb.training.mixtures import Blend
+from fairw2_nb.training.objective import FixedLambda
 from fairw2_nb.training.stacks import Run
 from fairw2_nb.training.tasks import Binary
 from fairw2_nb.transport.estimation import plug_in_bias, w2_and_variance, w2_interval
@@ -406,6 +409,59 @@ def test_a_row_of_digits_measures_both_parts(monkeypatch):
                           for kind, lam in (("exact", 0.), ("paper", 0.), ("paper", 1.))])
     assert digits.mnist_table(frame).classifiers.to_dict() == {("SR", "-", 0.): "2",
                                                                ("SR", "paper", 1.): "1"}
+
+
+def test_peers_by_number(monkeypatch):
+    "In the batch alone, among those with the label that is asked for, at the strength of the job."
+    f, s = torch.tensor([.1, .2, .5, .9, .3, .8]), torch.tensor([0, 0, 0, 1, 1, 1])
+    y, a, b = torch.tensor([1, 0, 1, 1, 1, 0]), [.1, .5], [.9, .3]
+    found = peers.BatchPenalty(peers.mean_difference, given=1)(f, s, y)
+    assert found.item() == pytest.approx((.3 - .6) ** 2)
+    def kernel(u, v): return np.mean([np.exp(-(p - q) ** 2 / .02) for p in u for q in v])
+    found = peers.BatchPenalty(peers.mmd, 1)(f, s, y)
+    assert found.item() == pytest.approx(kernel(a, a) + kernel(b, b) - 2 * kernel(a, b), rel=1e-5)
+    assert peers.BatchPenalty(peers.mean_difference)(f, s).item() == pytest.approx(.4 ** 2)
+    asked = []
+    monkeypatch.setattr(peers, "fit", lambda net, train, **options: asked.append(options))
+    data = synthetic_logistic(100)
+    job = peers.Job(data, data, seed=3, batch=64, strength=7., epochs=5)
+    for lam in (None, 2.): peers.penalised(job, None, lam)
+    names = "lam", "batch_size", "epochs", "seed"
+    assert [tuple(o[k] for k in names) for o in asked] == [(7., 64, 5, 3), (2., 64, 5, 3)]
+
+
+def test_a_row_of_one_lambda(monkeypatch):
+    "What is trained with, on which rows, and R + λ W_2^2 of others; the network stays as it is."
+    asked, seeds = [], []
+
+    def drawn(n, seed):
+        seeds.append(seed)
+        return synthetic_logistic(300, seed)
+    def train(net, data, lam, batch, reference, ring, **_): asked.append((lam, ring))
+    monkeypatch.setattr(lambda_transfer, "synthetic_logistic", drawn)
+    monkeypatch.setattr(lambda_transfer, "train_steps", train)
+    rows = [lambda_transfer.transfer_run(kind, 50, 150, 2, lam=8.)
+            for kind in ("explicit", "ring", "merged", "plain")]
+    assert asked == [(8., False), (8., True), (2., False), (0., False)] and set(seeds) == {4, 5}
+    x, y, s = synthetic_logistic(300, 5).tensors
+    with torch.no_grad(): f = networks.mlp(8, (32, 32), 2)(x).sigmoid().double().numpy()
+    risk = -np.log(np.where(y == 1, f, 1 - f)).mean()
+    a, b = np.sort(f[s == 0]), np.sort(f[s == 1])
+    W = np.mean((np.repeat(a, len(b)) - np.repeat(b, len(a))) ** 2)
+    for row in rows: assert row["objective"] == pytest.approx(risk + 8 * W, rel=1e-5)
+
+
+@pytest.mark.parametrize("layers, columns, lam, size", [
+    ([], (8,), 1., 120), ([], (8,), 0., None), ([torch.nn.Dropout(.1)], (8,), 1., None),
+    ([torch.nn.BatchNorm1d(8)], (8,), 1., None), ([torch.nn.Linear(8, 2300)], (8,), 1., None),
+    ([torch.nn.Flatten()], (2, 2, 2), 1., None), ([torch.nn.Linear(8, 900)], (8,), 1., 120)],
+    ids=["plain", "no weight", "dropout", "statistics", "large", "images", "medium"])
+def test_references_of_ones_own_accord(layers, columns, lam, size):
+    "Drawn anew for tables and networks of up to 20,000 numbers that score a row in one way only."
+    k = torch.arange(120)
+    data = FairDataset(torch.zeros(120, *columns), k % 2, k // 2 % 2)
+    found = _usual_penalty(torch.nn.Sequential(*layers), data, FixedLambda(lam))
+    assert (found.fresh or None) == size and (found.ring is None) == bool(size)
 
 
 def sleepy(seed: int) -> dict:
