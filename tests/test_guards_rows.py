@@ -149,7 +149,7 @@ def test_a_target_is_steered_to_as_asked_for(monkeypatch):
                                history=[], notes=[])
     monkeypatch.setattr(mlp, "steer", steer)
     asked = dict(target=.07, metric="EO difference", threshold="accuracy", certify=.9, lam=3.,
-                 epochs=9, batch_size=77, lr=.02, seed=4)
+                 epochs=9, batch_size=77, lr=.02, seed=4, over="mean")
     x, y, s = (v.numpy() for v in synthetic_logistic(100).tensors)
     model = mlp.FairMLPClassifier(hidden=(5, 3), **asked).fit(x, y, sensitive_features=s)
     net, data, found = calls[0]
