@@ -498,7 +498,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("intervals: one side of a gap", "metrics.intervals",
          "np.hypot(r_b - b_low, a_high - r_a)", "(r_b - b_low)"),
         ("intervals: one-sided quantile", "metrics.intervals",
-         "norm.ppf((1 + ci) / 2)", "norm.ppf(ci)"),
+         "ndtri((1 + ci) / 2)", "ndtri(ci)"),
         ("intervals: TP counted over all", "metrics.intervals",
          '{"TP": n_1}', '{"TP": n_0 + n_1}'),
     ],

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from .counts import gap, lowest_over_highest, ratio, table_good, table_odds
 from .counts import table_positive
-from scipy.stats import norm
+from scipy.special import ndtri
 
 # %% ../../nbs/metrics/03_intervals.ipynb #a87817bc
 def summarise(
@@ -159,7 +159,7 @@ def closed_form(
     ci: float, # coverage
 ) -> dict: # {metric: (low, high)} of the whole, {(metric, k): (low, high)} of group k
     "Intervals of rates, of their gaps and of their ratios."
-    z, (n_0, n_1) = norm.ppf((1 + ci) / 2).item(), N.sum(-1).T
+    z, (n_0, n_1) = ndtri((1 + ci) / 2).item(), N.sum(-1).T
     size = dict.fromkeys(("positive rate", "GP", "MSE"), n_0 + n_1) | {"TP": n_1}
     size |= dict.fromkeys(("FP", "TN"), n_0)
     found = {m: wilson(whole[m], N.sum(), z) for m in ("Acc", "positive rate")}
