@@ -9,7 +9,7 @@ import ot
 import pytest
 import torch
 from fairw2_nb.transport.grid import GroupCDF, bin_index, eta_grid, group_cdf
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
