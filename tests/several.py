@@ -9,12 +9,14 @@ import torch
 from fairw2_nb import WassersteinPenalty, fit, synthetic_logistic
 from fairw2_nb.basics.processes import as_world, join_world, leave_world
 from fairw2_nb.models.networks import mlp
+from fairw2_nb.penalty import distributed
 from fairw2_nb.training.lambdas import TargetTuner
 from torch import nn
 
 CUTS = {1: [0, 96], 2: [0, 17, 96], 3: [0, 40, 40, 96], 4: [0, 5, 6, 90, 96]}  # uneven, empty
 KINDS = dict(two={}, three={}, error=dict(on="error"), each=dict(given="each"), w1=dict(p=1),
-             relative=dict(relative=True), ring=dict(reference=50), auto=dict(reference="auto"))
+             relative=dict(relative=True), ring=dict(reference=50), auto=dict(reference="auto"),
+             debias=dict(debias=True), paper=dict(grad="paper"), ref=dict(reference=0))
 
 
 def gradients():
@@ -27,12 +29,18 @@ def gradients():
         net.weight.copy_(torch.tensor([[1., -2., .5]]))
         net.bias.zero_()
     own = slice(*CUTS[world.size][world.rank:world.rank + 2])
+    ref = torch.linspace(.1, .7, 31).double()[:, None].expand(31, 2).clone()
+    ref[:, 1] = torch.arange(31) % 2
+    ref = tuple(world.piece(ref).T) # scores and groups, of each process its own
     found = {}
     for name, options in KINDS.items():
         penalty, groups = WassersteinPenalty(**options), s if name == "three" else (s > 0).long()
+        gridless = name in ("relative", "debias", "paper") # gathered, however many there are
+        distributed.GATHERED = 95 if gridless else 96
         for k in range(2):
             net.zero_grad()
-            w = penalty(net(x[own])[:, 0].sigmoid(), groups[own], y[own])
+            f = net(x[own])[:, 0].sigmoid()
+            w = penalty(f, groups[own], y[own], ref if name == "ref" else None)
             w.backward()
             world.mean_gradients(net.parameters())
             grads = [*net.weight.grad[0].tolist(), net.bias.grad.item()]

@@ -1,13 +1,11 @@
-"""The experiment on many groups: folds, the choice of strengths, pooling, the shuffled penalty."""
+"""The experiment on many groups: folds, the choice of strengths, pooling."""
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from fairw2_nb.experiments.groups import SmallGroups, chosen_strengths, counted, fold_of, pooled
+from fairw2_nb.experiments.groups import chosen_strengths, counted, fold_of, pooled
 from fairw2_nb.experiments.groups import groups_grid, groups_table, smallest_ratio
 from fairw2_nb.data.dataset import FairDataset
-from fairw2_nb.penalty.loss import wasserstein_penalty
-from torch.testing import assert_close
 
 
 def row(method, strength, fold, acc, yes, n=(1000, 500, 20), **more):
@@ -66,27 +64,11 @@ def test_counts():
     assert found["valid_n"] == [2, 2, 2] and found["valid_Acc"] == .5
 
 
-def test_shuffled_penalty():
-    g = torch.Generator().manual_seed(0)
-    f, s = torch.rand(90, generator=g, requires_grad=True), torch.arange(90) % 3
-    plain = SmallGroups(shuffled=False)
-    plain.eval()
-    assert_close(plain(f, s), wasserstein_penalty(f, s), rtol=0, atol=0)
-    term = SmallGroups(keep=7)
-    term.train()
-    for _ in range(3):
-        term(torch.rand(90, generator=g), s)
-    assert torch.bincount(term.ref["ref_s"]).tolist() == [7, 7, 7]
-    before = term.ref["ref_scores"].clone()
-    value = term(f, s)
-    value.backward()
-    assert f.grad.isfinite().all() and not torch.equal(before, term.ref["ref_scores"])
-    assert_close(term.ref["ref_scores"][:7], f.detach()[s == 0][-7:], rtol=0, atol=0)
-    term.reset()
-    assert not term.ref
-
-
 def test_grid():
     found = groups_grid(folds="0-1", tables=["race"], methods=["plain", "EquiPy"])
     assert [(r["method"], r["fold"]) for r in found] == [
         ("plain", 0), ("EquiPy", 0), ("plain", 1), ("EquiPy", 1)]
+    for wrong, words in ((dict(tables=["rase"]), "table = 'rase': expected one of race,"),
+                         (dict(methods=["magic"]), "method = 'magic': expected one of plain,"),
+                         (dict(folds="4-5"), "fold = 5: expected one of 0, 1, 2, 3, 4")):
+        with pytest.raises(ValueError, match=words): groups_grid(**wrong)

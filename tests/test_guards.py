@@ -3,19 +3,28 @@
 Loops, autograd through a sort, finite differences, SciPy: nothing below is compared with another
 part of the package. `mutants.py` lists the errors that these checks must notice."""
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
+from threading import Barrier
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from fairw2_nb.basics.processes import World
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.models.mlp import FairMLPClassifier
-from fairw2_nb.penalty.loss import WassersteinPenalty, wasserstein_penalty
-from fairw2_nb.penalty.references import AutoRing, Fresh, Ring
+from fairw2_nb.penalty.comparisons import How, Sample
+from fairw2_nb.penalty.distributed import on_grid
+from fairw2_nb.penalty.loss import compare, WassersteinPenalty, wasserstein_penalty
+from fairw2_nb.penalty.references import AutoRing, Fresh, jumped, Ring
 from fairw2_nb.training.evaluation import evaluate
 from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
-from fairw2_nb.training.loop import fit
+from fairw2_nb.training.loop import fit, fresh_reference
+from fairw2_nb.training.objective import Objective
 from fairw2_nb.training.tasks import Binary
+from fairw2_nb.transport.exact import wasserstein_1d
+from scipy import stats
 from torch import nn
 from torch.testing import assert_close
 
@@ -129,6 +138,21 @@ def test_weights_are_repetitions(p, groups):
     both_close(found, by_pairs(again, s, p=p, weights="share"), f)
 
 
+def test_a_group_of_no_weight_is_absent():
+    f, a, b = draw(50, 7)
+    f, s = f.requires_grad_(), a + b.long()
+    found = WassersteinPenalty()(f, s, sample_weight=(s < 2).double())
+    both_close(found, by_pairs(f[s < 2], s[s < 2]), f)
+
+
+def test_weights_of_samples_in_any_order():
+    "SciPy's distance of weighted samples, for p = 1."
+    rng = np.random.default_rng(0)
+    (x, v), (y, w) = (rng.random((2, n)) for n in (30, 20))
+    found = wasserstein_1d(x, y, 1, v, w).item()
+    assert found == pytest.approx(stats.wasserstein_distance(x, y, v, w), rel=1e-9)
+
+
 def test_several_attributes():
     "Each by itself, averaged; or all their combinations."
     f, a, b = draw(60, 8)
@@ -145,7 +169,9 @@ def test_several_attributes():
 def test_many_groups_less_their_bias():
     (f, a, b), (rf, ra, rb) = draw(60, 9), draw(45, 10)
     f, s, ref = f.requires_grad_(), a + b.long(), (rf, ra + rb.long())
-    both_close(WassersteinPenalty(debias=True)(f, s, ref=ref), by_pairs(f, s, *ref, debias=True), f)
+    for k in (1, 3): # codes with gaps name as many groups
+        found = WassersteinPenalty(debias=True)(f, k * s, ref=(rf, k * ref[1]))
+        both_close(found, by_pairs(f, s, *ref, debias=True), f)
 
 
 def test_penalty_as_a_function():
@@ -250,6 +276,62 @@ def test_automatic_ring_by_a_loop():
     assert sorted(penalty.ring.filled()[0].tolist()) == sorted((f + 2. * s).tolist())
 
 
+@pytest.mark.parametrize("old, new, means, shift", [((40, 10), (5, 25), (0., 5.), 0.),
+                                                    ((200, 12), (60, 6), (0., 0.), 2.)])
+def test_a_jump_is_looked_for_in_each_group(old, new, means, shift):
+    "SciPy's t of each group: another mixture of groups is no jump, that of a rare group is one."
+    rng = np.random.default_rng(0)
+    s = np.repeat([0, 1, 0, 1], [*old, *new])
+    f = rng.normal(size=len(s)) * np.array([3., .5])[s] + np.array(means)[s]
+    f[-new[1]:] += shift
+    late = np.arange(len(s)) >= sum(old)
+    t = [stats.ttest_ind(f[(s == k) & late], f[(s == k) & ~late]).statistic for k in (0, 1)]
+    assert jumped(f, s, sum(old)) == (max(np.abs(t)) > 4) == (shift > 0)
+    whole = stats.ttest_ind(f[late], f[~late]).statistic
+    assert (abs(whole) > 4) == (shift == 0)
+
+
+# several processes
+
+class Threads(World):
+    "Processes as threads of one, which exchange through a list."
+    def __new__(cls, *_): return super().__new__(cls)
+
+    def swap(self, own):
+        self.group.seen[self.rank] = own
+        self.group.wait()
+        found = list(self.group.seen)
+        self.group.wait()
+        return found
+
+    def gather(self, *columns):
+        found = [torch.cat(c) for c in zip(*self.swap(columns))]
+        return found, None
+
+    def total(self, tensor): return sum(self.swap(tensor))
+
+
+@pytest.mark.parametrize("given", [None, 1])
+def test_counts_on_a_grid_of_several_processes(given):
+    "R times the gradient of the whole at one's own scores, of which a bin keeps a share each."
+    batch, cuts = draw(3000, 11), (0, 1700, 1700 if given else 2100, 3000) # one without rows
+    f = batch[0].requires_grad_()
+    w = wanted_penalty(batch, None, "score", given)
+    wanted = 3 * torch.autograd.grad(w, f)[0]
+    meeting = Barrier(3)
+    meeting.seen = [None] * 3
+    def one(rank):
+        own = slice(*cuts[rank:rank + 2])
+        sample = Sample(f.detach()[own], batch[1][own], batch[2][own])
+        crowd = on_grid(Threads(rank, 3, meeting), sample)
+        value, g = compare(How(given=given), *crowd.columns)
+        return float(value), crowd.scale * g[crowd.own]
+    with ThreadPoolExecutor(3) as pool: found = list(pool.map(one, range(3)))
+    for value, _ in found: assert value == pytest.approx(w.item(), rel=1e-3)
+    g = torch.cat([g for _, g in found])
+    assert (g - wanted).norm() < 2e-3 * wanted.norm()
+
+
 # training
 
 def table(n, seed):
@@ -335,10 +417,13 @@ def test_fit_is_algorithm_1(options):
     assert [r["lam"] for r in history] == [3., 3., 3.]
 
 
-@pytest.mark.parametrize("options", [dict(), dict(p=1, on="error"), dict(given=1)], ids=str)
+@pytest.mark.parametrize("options", [dict(), dict(p=1, on="error"), dict(given=1), dict(groups=3)],
+                         ids=str)
 def test_classifier_by_hand(options):
     "Two epochs of Adam in batches of 32 with a ring of 30; then thresholds and labels."
-    data, kept = table(200, 0), deque(maxlen=30)
+    data, kept, options = table(200, 0), deque(maxlen=30), options.copy()
+    many = options.pop("groups", 2) == 3
+    if many: data.s = data.s * (1 + torch.arange(200) % 2)
     settings = dict(lam=2., hidden=(4,), epochs=2, lr=.05, reference=30, seed=3) | options
     x, y, s = (v.numpy() for v in data.tensors)
     model = FairMLPClassifier(**settings).fit(x, y, sensitive_features=s)
@@ -350,8 +435,9 @@ def test_classifier_by_hand(options):
         for at in torch.randperm(200, generator=draws).split(32):
             batch = net(data.x[at].double())[:, 0].sigmoid(), data.s[at], data.y[at].double()
             ref = tuple(torch.stack(v) for v in zip(*kept)) if kept else None
-            w = wanted_penalty(batch, ref, options.get("on", "score"), options.get("given"),
-                               p=options.get("p", 2))
+            if many: w = by_pairs(*batch[:2], *(ref or ())[:2])
+            else: w = wanted_penalty(batch, ref, options.get("on", "score"), options.get("given"),
+                                     p=options.get("p", 2))
             loss = -torch.where(batch[2] == 1, batch[0], 1 - batch[0]).log().mean() + 2 * w
             kept.extend(zip(batch[0].detach(), *batch[1:]))
             opt.zero_grad()
@@ -366,6 +452,19 @@ def test_classifier_by_hand(options):
     np.testing.assert_allclose(turned.predict_proba(x)[:, 0], f, rtol=1e-3, atol=1e-4)
     nearest = min(abs((f > v).mean() - y.mean()) for v in np.round(f, 4) + 5e-5) # scores may tie
     assert abs((turned.predict(x) == 0).mean() - y.mean()) < nearest + .011
+
+
+def test_processes_share_the_rows_drawn_anew():
+    "Together they score each row once, with its own group and label."
+    data, net, seen = table(110, 0), Line("scores"), []
+    for rank in range(3):
+        run = SimpleNamespace(fresh=31, train=data, model=net, world=World(rank, 3), device="cpu",
+                              generator=torch.Generator().manual_seed(4),
+                              objective=Objective(Binary(outputs="scores")))
+        seen.append(fresh_reference(run))
+    at = torch.randint(110, (31,), generator=torch.Generator().manual_seed(4))
+    wanted = line(data.x[at], net.theta, "scores").detach(), data.s[at], data.y[at].float()
+    for found, column in zip(zip(*seen), wanted): assert_close(torch.cat(found), column)
 
 
 def test_risk_is_the_mean_loss():
@@ -401,6 +500,25 @@ def test_rows_measure_the_validation_part():
     seen = evaluate(net, valid)
     assert seen["risk"] == pytest.approx(risk.item(), rel=1e-5)
     assert seen["W"] == pytest.approx(w.item(), rel=1e-5)
+
+
+def test_averaged_weights_are_measured_and_kept():
+    "Rows are about the average; so is what the epoch with the smallest objective leaves."
+    train, valid, mean, means = table(60, 0), table(80, 1), Line().theta.detach(), []
+    def look(net):
+        nonlocal mean
+        mean = .3 * mean + .7 * net.theta.detach()
+        means.append(mean)
+    net = Line()
+    rows = fit(net, train, valid=valid, epochs=9, batch_size=60, opt=descent(9.), patience=8,
+               average=.3, watch=look, progress=False)
+    z = [line(valid.x, theta, "logits") for theta in means]
+    risks = [nn.functional.softplus(torch.where(valid.y == 1, -v, v)).mean().item() for v in z]
+    np.testing.assert_allclose([r["objective"] for r in rows], risks, rtol=1e-4)
+    rates = [((v > 0) == valid.y).float().mean().item() for v in z]
+    np.testing.assert_allclose([r["Acc"] for r in rows], rates, rtol=1e-5)
+    assert_close(net.theta.detach(), means[np.argmin(risks)], rtol=1e-4, atol=1e-6)
+    assert 0 < np.argmin(risks) < len(rows) - 1
 
 
 def test_patience_keeps_the_best_epoch():
@@ -468,6 +586,38 @@ def test_controller_of_a_gap():
     rows[-1]["Acc"] = .5
     found = alphas(TargetTuner(.1, "EO difference", up=1.5, down=.5, slack=.03, alpha=1.), rows)
     np.testing.assert_allclose(found, np.cumprod([1.5, 1, 1, .5, .5]), rtol=1e-12)
+
+
+def test_controller_of_every_metric():
+    "Ratios and the accuracy shall be large, gaps and distances small; who says yes to all is held."
+    large = dict.fromkeys(("DI", "DMSE", "cDMSE", "Acc"), (1.1, .9))
+    small = dict.fromkeys(("DP difference", "EO difference", "EOdds difference", "W1"), (.9, 1.1))
+    for metric, wanted in (large | small).items():
+        tuner = TargetTuner(.5, metric, acc=.1, slack=.05)
+        found = [tuner.factor({"Acc": .8, metric: v}) for v in (.3, .7)]
+        assert tuple(found) == wanted, metric
+    for rate, factor in ((.999, .9), (.001, .9), (.5, 1.1)):
+        assert TargetTuner().factor({"Acc": .8, "DI": .3, "positive rate": rate}) == factor
+
+
+def test_what_the_controller_says_at_the_end():
+    "Nothing where the target is missed by less than a hundredth, and the accuracy is kept."
+    def said(**row): return TargetTuner(.8, acc=.75).verdict([dict(lam=2., Acc=.76, DI=.8) | row])
+    assert said() == said(DI=.791) == said(DI=.9) == ""
+    assert "DI is 0.789 at accuracy 0.760; asked for were 0.8 and 0.75" in said(DI=.789)
+    assert "DI is 0.800 at accuracy 0.740" in said(Acc=.74)
+    assert "DI is 0.940, far beyond the target 0.8" in said(DI=.94)
+
+
+def test_the_distance_is_measured_before_the_weight_grows():
+    "λ = 0 for three epochs: rows and weights of a training without penalty, whose ring fills."
+    data = table(110, 0)
+    rows, theta, _ = by_hand(data, 0., 3, 50, .5, ring=60)
+    net = Line()
+    history = fit(net, data, lam=RampedLambda(9., 50, 60), penalty=WassersteinPenalty(reference=60),
+                  epochs=3, batch_size=50, opt=descent(.5), progress=False)
+    np.testing.assert_allclose([(r["loss"], r["W"]) for r in history], rows, rtol=1e-4, atol=1e-6)
+    assert_close(net.theta.detach().double(), theta, rtol=1e-4, atol=1e-5)
 
 
 def test_alpha_goes_to_zero_where_the_accuracy_is_out_of_reach():

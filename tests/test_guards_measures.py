@@ -18,10 +18,12 @@ from fairw2_nb.experiments.experiment import Experiment, mean_sd, rows_of, run_r
 from fairw2_nb.experiments.mnist import digit_metrics, find_flipped
 from fairw2_nb.experiments.results import append_row, read_rows
 from fairw2_nb.metrics import disparities as d
-from fairw2_nb.metrics.intervals import log_ratio_se
+from fairw2_nb.metrics.intervals import bootstrap, log_ratio_se, tally
 from fairw2_nb.metrics.report import fairness_report, threshold_for_rate
 from fairw2_nb.models.logistic import FairLogisticRegression
-from fairw2_nb.training.steering import Aim, binormal_rates, deal_folds, Steered
+from fairw2_nb.training.left_out import Aim, binormal_rates, deal_folds
+from fairw2_nb.training.stacks import relative_w2
+from fairw2_nb.training.steering import Steered
 from scipy import stats
 
 
@@ -147,6 +149,9 @@ def test_intervals_in_closed_form():
                          ("GP", (g == y)[s == k]), ("positive rate", g[s == k])):
             row = row_of(report, name, k)
             np.testing.assert_allclose([row.low, row.high], wilson(of), rtol=1e-9, err_msg=name)
+    for name, of in (("Acc", g == y), ("positive rate", g)):
+        row = row_of(report, name)
+        np.testing.assert_allclose([row.low, row.high], wilson(of), rtol=1e-9, err_msg=name)
     (a, b), (r, t) = (wilson(g[s == k]) for k in (0, 1)), (g[s == k].mean() for k in (0, 1))
     assert r < t # Newcombe: each end from the far end of one rate and the near end of the other
     row = row_of(report, "DP difference")
@@ -155,6 +160,48 @@ def test_intervals_in_closed_form():
     row, z = row_of(report, "DI"), stats.norm.ppf(.95)
     se = np.sqrt(sum((1 - v) / v / (s == k).sum() for k, v in ((0, r), (1, t))))
     assert (row.low, row.high) == pytest.approx((r / t * np.exp(-z * se), r / t * np.exp(z * se)))
+
+
+def test_interval_of_equalised_odds_is_that_of_the_larger_gap():
+    "Rates of 3/8 and 6/8 among the negatives, of 5/8 twice among the positives."
+    y, s = np.repeat([0, 0, 1, 1], 8), np.repeat([0, 1, 0, 1], 8)
+    f = np.concatenate([np.arange(8) < k for k in (3, 6, 5, 5)]) * 1.
+    row = row_of(fairness_report(y, f, s, ci=.9), "EOdds difference")
+    a, b = (stats.binomtest(k, 8).proportion_ci(.9, method="wilson") for k in (3, 6))
+    assert row.value == .375
+    assert row.low == pytest.approx(max(0, .375 - np.hypot(.75 - b.low, a.high - .375)))
+    assert row.high == pytest.approx(.375 + np.hypot(b.high - .75, .375 - a.low))
+
+
+def test_interval_of_a_ratio_of_nothing():
+    "None of 40 and 30 of 40: from 0 to the highest rate of the one over the lowest of the other."
+    f, s = np.repeat([0., 1., 0.], [40, 30, 10]), np.repeat([0, 1], 40)
+    row = row_of(fairness_report(f > .5, f, s), "DI")
+    a, b = (stats.binomtest(k, 40).proportion_ci(method="wilson") for k in (0, 30))
+    assert (row.value, row.low) == (0, 0) and row.high == pytest.approx(a.high / b.low)
+
+
+def test_every_block_of_resamples_is_drawn_anew():
+    "Two million counts are held at once; NumPy draws the same rows in one piece."
+    rng = np.random.default_rng(0)
+    y, s = rng.integers(2, size=12_000), rng.integers(2, size=12_000)
+    cells = tally(y, rng.random(12_000), s, .5)
+    block = 2_000_000 // cells.counts.size
+    found = bootstrap(cells, block + 2, 3)[0]["positive rate"]
+    full = np.flatnonzero(cells.counts)
+    drawn = np.random.default_rng(3).multinomial(12_000, cells.counts.ravel()[full] / 12_000,
+                                                 block + 2)
+    above = np.broadcast_to(np.arange(cells.counts.shape[-1]) >= cells.cut, cells.counts.shape)
+    np.testing.assert_allclose(found, drawn @ above.ravel()[full] / 12_000)
+
+
+def test_groups_far_apart_by_few_scores():
+    "One score in a thousand: means of pieces of the ranks hardly see it."
+    few, flat = np.r_[np.full(999, .015), 1.], np.ones(1000)
+    f, s = np.r_[few, 0 * flat, .03 * flat], np.repeat([0, 1, 2], 1000)
+    wanted = np.sqrt(np.mean(few ** 2))
+    assert wanted > .034 and d.score_distance(f, s) == pytest.approx(wanted)
+    assert fairness_report(f > .5, f, s)["W2"] == pytest.approx(wanted)
 
 
 def test_error_of_a_log_ratio():
@@ -239,16 +286,46 @@ def test_mnist_protocols():
 # steering
 
 def test_what_is_missing():
-    "log(target b / a), no margin; a gap relative to the mean rate; .02 of room for the curves."
+    "log(target b / a), no margin; a gap relative to the mean rate; .03 of room for the curves."
     aim = Aim(.8, "DI", worse=0)
     assert aim.missing((.2, .5)) == pytest.approx(np.log(.8 * .5 / .2))
     assert aim.missing((.5, .2)) == pytest.approx(np.log(.8 * .2 / .5))
-    room = 1.96 * np.sqrt(.1 ** 2 + .02 ** 2)
-    assert tuple(aim.reached((.2, .5), .1)) == pytest.approx(
+    room = 1.96 * np.sqrt(.1 ** 2 + .03 ** 2)
+    assert tuple(aim.reached((.2, .5), (.004, .006))) == pytest.approx(
         (.4, .4 * np.exp(-room), .4 * np.exp(room)))
     gap = Aim(.1, "EO difference", worse=1)
     assert gap.missing((.6, .4)) == pytest.approx((.6 - .4 - .1) / .5)
-    assert tuple(gap.reached((.6, .4), .1)) == pytest.approx((.2, .2 - room / 2, .2 + room / 2))
+    assert tuple(gap.reached((.6, .4), (.004, .006))) == pytest.approx(
+        (.2, .2 - room / 2, .2 + room / 2))
+
+
+def test_what_is_missing_of_three_groups():
+    "The lowest rate and the highest; or pairs one by one, their mean and its variance."
+    rates, var = (.3, .2, .5), (.002, .004, .006)
+    worst, mean = Aim(.8), Aim(.8, over="mean")
+    assert worst.missing(rates) == pytest.approx(np.log(.8 * .5 / .2))
+    assert worst.reached(rates, var) == pytest.approx(Aim(.8).reached((.2, .5), var[1:]))
+    logs = [np.log(.2 / .3), np.log(.2 / .5), np.log(.3 / .5)]
+    assert mean.missing(rates) == pytest.approx(np.log(.8) - np.mean(logs))
+    se = np.sqrt((4 * .004 + 4 * .006) / 9) # log .3 comes in with both signs
+    room = 1.96 * np.sqrt(se ** 2 + .03 ** 2)
+    value = np.exp(np.mean(logs))
+    assert tuple(mean.reached(rates, var)) == pytest.approx(
+        (value, value * np.exp(-room), value * np.exp(room)))
+    gap = Aim(.1, "DP difference", over="mean")
+    assert gap.missing(rates) == pytest.approx((.2 - .1) / np.mean([.25, .35, .4]))
+    assert gap.reached(rates, var).value == pytest.approx(np.mean([.1, .3, .2]))
+
+
+def test_penalty_of_a_stack_of_three_groups():
+    "Pairs one by one, by sorting; the variance of a mixture with these shares."
+    rng = np.random.default_rng(0)
+    parts, shares = rng.random((3, 2, 17)), (.5, .3, .2)
+    Q = np.sort(parts, -1)
+    W = np.mean([((Q[a] - Q[b]) ** 2).mean(-1) for a, b in ((0, 1), (0, 2), (1, 2))], 0)
+    first, second = (np.einsum("g,gkm->k", shares, parts ** k) / 17 for k in (1, 2))
+    found = relative_w2([torch.tensor(part) for part in parts], shares)
+    np.testing.assert_allclose(found.numpy(), W / (second - first ** 2), rtol=1e-9)
 
 
 def test_weights_of_the_mixture():
@@ -269,14 +346,14 @@ def test_rates_from_normal_ranks():
     rng = np.random.default_rng(0)
     s = np.r_[np.zeros(4000, int), np.ones(12_000, int)]
     z = np.r_[rng.normal(-.4, 1, 4000), rng.normal(.2, .9, 12_000)]
-    rates, se = binormal_rates(torch.tensor(z), torch.tensor(s), .3)
+    rates, var = binormal_rates(torch.tensor(z), torch.tensor(s), .3)
     cut = np.quantile(z, .7)
     wanted = [stats.norm.sf(cut, -.4, 1), stats.norm.sf(cut, .2, .9)]
     np.testing.assert_allclose(rates, wanted, rtol=.05)
     counted = [np.mean(z[s == k] > cut) for k in (0, 1)]
     np.testing.assert_allclose(rates, counted, rtol=.06)
     plain = np.sqrt(sum((1 - r) / (n * r) for r, n in zip(wanted, (4000, 12_000))))
-    assert .6 * plain < se < plain
+    assert .6 * plain < np.sqrt(sum(var)) < plain
 
 
 def test_folds():

@@ -299,7 +299,10 @@ BAD = [
     (dict(sensitive_features=[None] * 10 + [0, 1] * 745),
      "`sensitive_features` is missing for 10 of 1500"),
     (dict(sensitive_features=np.arange(7) % 2), "`X` 1500, `sensitive_features` 7"),
-    (dict(sensitive_features=np.zeros((1500, 2))), "`sensitive_features` must be one-dimensional"),
+    (dict(sensitive_features=np.zeros((1500, 2))), "`sensitive_features: 0` holds one group only"),
+    (dict(sensitive_features=np.zeros((1500, 2, 2))), "`sensitive_features` must be one-dimension"),
+    (dict(sensitive_features=np.arange(1500)), "holds 1,500 groups, and at most 1,000"),
+    (dict(sensitive_features=[np.nan] * 2 + [0, 1] * 749), "is missing for 2 of 1500"),
     (dict(y=np.ones(1500)), "`y` holds one class only, 1.0"),
     (dict(y=np.arange(1500) % 4), "`y` holds 4 classes"),
     (dict(X=np.full((1500, 8), np.nan)), "Input X contains NaN"),
@@ -460,3 +463,21 @@ def test_many_groups_in_the_classifier():
     assert fair.groups_ == ["a", "b", "c", "d"] and fair.penalty_ < plain.penalty_ / 5
     again = FairLogisticRegression(p=2, lam=30).fit(X, y, pd.Categorical(s))
     np.testing.assert_array_equal(again.coef_, fair.coef_)
+
+
+def test_intersections_are_groups():
+    rng = np.random.default_rng(1)
+    X, s = rng.normal(size=(400, 2)), rng.integers(0, 2, (400, 2))
+    y, model = X.sum(1) + s[:, 0] > .5, FairLogisticRegression(p=2, lam=3)
+    both = model.fit(X, y, pd.DataFrame(s, columns=["sex", "race"])).coef_
+    assert model.groups_ == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    np.testing.assert_array_equal(model.fit(X, y, 2 * s[:, 0] + s[:, 1]).coef_, both)
+    with pytest.raises(ValueError, match="4 intersections of 2 attributes: between 2 and 2 can"):
+        ZafarAcceptance().fit(X, y, s)
+
+
+def test_a_member_by_itself_is_named():
+    rng = np.random.default_rng(1)
+    s = np.r_[["alone"], np.where(np.arange(99) % 2, "a", "b")]
+    with pytest.warns(UserWarning, match="'alone' of 3 groups have one member only"):
+        FairLogisticRegression(p=2).fit(rng.normal(size=(100, 2)), np.arange(100) % 3 == 0, s)

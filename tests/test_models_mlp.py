@@ -3,8 +3,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_table
 from fairw2_nb.models.mlp import FairMLPClassifier
+from fairw2_nb.models.networks import mlp
+from fairw2_nb.training.steering import steer
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import cross_validate, GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -74,3 +77,58 @@ def test_the_favourable_label_may_come_first():
     numbers = FairMLPClassifier(target=.8, **SMALL).fit(X, Y, sensitive_features=S)
     np.testing.assert_array_equal(model.predict(X) == "approved", numbers.predict(X) == 1)
     assert model.reached_ == numbers.reached_ and isinstance(model.notes_, list)
+
+
+# more than two groups
+
+THREE = np.where(S == 1, "a", np.where(X[:, 1] > 0, "b", "c"))
+
+
+def test_three_groups_by_name_number_and_category():
+    model = FairMLPClassifier(lam=2., **SMALL)
+    want = model.fit(X, Y, THREE).predict_proba(X)
+    assert model.groups_ == ["a", "b", "c"]
+    codes = pd.Categorical(THREE).codes
+    for groups in (codes + 5, pd.Categorical(THREE), pd.Series(THREE).astype("string")):
+        np.testing.assert_array_equal(model.fit(X, Y, groups).predict_proba(X), want)
+    two = FairMLPClassifier(lam=2., **SMALL).fit(X, Y, S)
+    assert abs(two.predict_proba(X) - want).max() > 1e-4 # the third group counts
+
+
+def test_intersections():
+    model = FairMLPClassifier(lam=2., **SMALL)
+    want = model.fit(X, Y, 2 * S + (X[:, 1] > 0)).predict_proba(X)
+    pairs = np.column_stack([S, X[:, 1] > 0])
+    np.testing.assert_array_equal(model.fit(X, Y, pairs).predict_proba(X), want)
+    assert model.groups_ == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("groups, words", [
+    (np.arange(1200) % 1100, "1,100 groups, and at most 1,000"),
+    (np.where(np.arange(1200) < 3, np.nan, np.arange(1200) % 3), "missing for 3 of 1200"),
+    (np.column_stack([np.arange(1200) % 40, np.arange(1200) // 40]), "1200 intersections"),
+], ids=["too many", "NaN", "too many intersections"])
+@pytest.mark.parametrize("options", [{"lam": 2.}, {"target": .8}])
+def test_groups_that_cannot_be_compared(groups, words, options):
+    x, y = np.tile(X, (3, 1)), np.tile(Y, 3)
+    with pytest.raises(ValueError, match=words) as error:
+        FairMLPClassifier(**options, **SMALL).fit(x, y, groups)
+    assert "sensitive_features" in str(error.value)
+
+
+def test_a_member_by_itself_is_named():
+    with pytest.warns(UserWarning, match="'d' of 4 groups have one member only"):
+        FairMLPClassifier(lam=2., **SMALL).fit(X, Y, np.r_[["d"], THREE[1:]])
+
+
+def test_targets_of_three_groups_are_those_of_steer():
+    codes = pd.Categorical(THREE).codes.astype(int)
+    for over in ("worst", "mean"):
+        model = FairMLPClassifier(target=.8, over=over, **SMALL).fit(X, Y, THREE)
+        out = steer(mlp(X.shape[1], (4,)), FairDataset(X, Y, codes), .8, over=over, epochs=2,
+                    lr=1e-2)
+        assert (model.beta_, model.reached_) == (out.beta, out.reached)
+        f = model.predict_proba(X)[:, 1]
+        assert ((f > model.threshold_) == (model.predict(X) == 1)).all()
+    with pytest.raises(ValueError, match="over = 'best'"):
+        FairMLPClassifier(target=.8, over="best", **SMALL).fit(X, Y, THREE)

@@ -476,3 +476,10 @@ def test_previous_and_next(tab, address):
     tab.wait_for_url(f"{address}/{READING_ORDER[1]}")
     tab.locator(".md-footer__link--prev").click()
     tab.wait_for_url(f"{address}/index.html")
+
+
+def test_plain_words_are_no_links():
+    "`first`, a campaign, and `ours`, a contestant, are also functions somewhere inside."
+    for page, word in (("experiments/cost", "first"), ("experiments/timing", "ours")):
+        text = (DOCS / f"{page}.html").read_text(encoding="utf-8")
+        assert f"<code>{word}</code>" in text and f"><code>{word}</code></a>" not in text

@@ -6,9 +6,9 @@ import torch
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_table
 from fairw2_nb.metrics.disparities import disparate_impact
-from fairw2_nb.training import steering
-from fairw2_nb.training.steering import Aim, binormal_rates, deal_folds, fresh_copy, leave_pairs
-from fairw2_nb.training.steering import relative_w2, Stack, steer, unstack
+from fairw2_nb.training.left_out import Aim, binormal_rates, deal_folds, leave_pairs
+from fairw2_nb.training.stacks import fresh_copy, relative_w2, Run, Stack, unstack
+from fairw2_nb.training.steering import steer
 from hypothesis import given, settings, strategies as st
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import norm
@@ -79,9 +79,10 @@ def test_the_penalty_of_a_stack_is_the_relative_distance(m, share, seed):
     mean = share * a.mean(1) + (1 - share) * b.mean(1)
     var = sum(w * ((f - mean[:, None]) ** 2).mean(1) for w, f in ((share, a), (1 - share, b)))
     want = [wasserstein_2(u, v) / w for u, v, w in zip(a.numpy(), b.numpy(), var.numpy())]
-    torch.testing.assert_close(relative_w2(a, b, share), torch.tensor(want), rtol=1e-6, atol=0)
-    moved = relative_w2(3 * a + 2, 3 * b + 2, share)
-    torch.testing.assert_close(moved, relative_w2(a, b, share), rtol=1e-6, atol=1e-9)
+    shares = share, 1 - share
+    found, moved = relative_w2((a, b), shares), relative_w2((3 * a + 2, 3 * b + 2), shares)
+    torch.testing.assert_close(found, torch.tensor(want), rtol=1e-6, atol=0)
+    torch.testing.assert_close(moved, found, rtol=1e-6, atol=1e-9)
 
 
 def wasserstein_2(u, v):
@@ -175,13 +176,13 @@ def test_thresholds():
 
 def test_collapse_is_undone_and_said(monkeypatch):
     "A weight that makes the networks constant is taken back."
-    real, lams = steering.Run.trained, []
+    real, lams = Run.trained, []
 
     def trained(self, lam, epochs, lr):
         lams.append(lam)
         Z = real(self, lam, epochs, lr)
         return torch.zeros_like(Z) if lam == 2. else Z
-    monkeypatch.setattr(steering.Run, "trained", trained)
+    monkeypatch.setattr(Run, "trained", trained)
     out = steer(net(), synthetic_table(600, .2), lam=2., **QUICK)
     assert lams == [0., 2., .5] and out.lam == .5
     assert any("λ = 2 was undone" in note for note in out.notes)
@@ -245,3 +246,49 @@ def test_the_papers_controller_does_not_push_a_collapsed_network(row):
     tuner = TargetTuner(.85, acc=0.)
     assert tuner.factor({"Acc": .9} | row) == tuner.down
     assert "no target" in tuner.verdict([{"Acc": .9, "lam": 300.} | row])
+
+
+# more than two groups
+
+def four_groups(n, seed):
+    "Six inputs of which the first tells the groups apart, and labels that depend on two."
+    g = torch.Generator().manual_seed(seed)
+    s, x = torch.randint(0, 4, (n,), generator=g), torch.randn(n, 6, generator=g)
+    x[:, 0] += .4 * s
+    y = torch.rand(n, generator=g) < (1.5 * x[:, 0] + x[:, 1] - 2).sigmoid()
+    return FairDataset(x, y, s)
+
+
+@pytest.mark.parametrize("metric, target", [("DI", .8), ("DP difference", .05),
+                                            ("EO difference", .1), ("DMSE", .9)])
+@pytest.mark.parametrize("over", ["worst", "mean"])
+def test_four_groups(metric, target, over):
+    out = steer(net(), four_groups(1500, 1), target, metric, over=over, **QUICK)
+    assert out.reached.low <= out.reached.value <= out.reached.high
+    first = out.history[0][metric]
+    better = abs(out.reached.value - target) < abs(first - target) + 1e-9
+    assert better or any("without a penalty" in note for note in out.notes)
+
+
+def test_four_groups_meet_the_target_on_new_rows():
+    table, new = four_groups(3000, 1), four_groups(20_000, 2)
+    out = steer(net(), table, .8, folds=3, epochs=10, lr=1e-2, lam=2.)
+    assert out.history[0]["DI"] < .6 < .7 < disparate_impact(out.predict(new.x), new.s)
+    assert out.reached.value == pytest.approx(.8, abs=.01)
+
+
+def test_groups_by_other_numbers_are_named():
+    table = four_groups(300, 1)
+    gap = FairDataset(table.x, table.y, 2 * table.s, groups=range(8))
+    pairs = FairDataset(table.x, table.y, torch.stack([table.s % 2, table.s // 2], 1).numpy())
+    for wrong in (gap, pairs):
+        with pytest.raises(ValueError, match=r"groups of `train` must be 0, 1, .*crossed"):
+            steer(net(), wrong, **QUICK)
+    assert steer(net(), pairs.crossed(), **QUICK).reached is not None
+
+
+def test_a_certificate_of_the_mean_is_refused():
+    with pytest.raises(ValueError, match="worst pair"):
+        steer(net(), four_groups(300, 1), over="mean", certify=.9)
+    with pytest.raises(ValueError, match="over = 'best'"):
+        steer(net(), four_groups(300, 1), over="best")

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import cache
 from importlib.metadata import files as package_files
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from nbdev.processors import (FilterDefaults, FrontmatterProc, add_fold, add_lin
                               insert_warning, mv_exports)
 
 from site_cells import SiteWriter, readme
-from site_names import names_page
+from site_names import listed, module_tree, names_page
 from site_pages import (API_PAGE, DOCS, NBS, ROOT, all_notebooks_sha256, builder_sha256,
                         notebook_sha256, notebooks, page_of, rooms, section, sections, settings)
 from site_policy import with_policy
@@ -46,11 +47,25 @@ def full_names(cell):
         cell.source = re.sub(r"show_doc\(([\w.]+)\)", r'show_doc(\1, name="\1")', cell.source)
 
 
+@cache
+def promised():
+    "The public names of all modules."
+    modules = [path.relative_to(ROOT / "fairw2_nb").with_suffix("").as_posix()
+               for path in (ROOT / "fairw2_nb").glob("*/*.py")]
+    return {name for module in modules for name in listed(module_tree(module))}
+
+
+def is_name(word):
+    "Whether a word in backticks means code: a plain word such as `first` does if it is public."
+    return not word.islower() or "_" in word or "." in word or word in promised()
+
+
 def symbol_links(cell):
     "Names in backticks become links, except in headings, in code and in the text of a link."
     link = NbdevLookup().link_line
+    def linked(m): return link(m[0]) if m["name"] and is_name(m[0].strip("`")) else m[0]
     if cell.cell_type == "markdown":
-        cell.source = NAME.sub(lambda m: link(m[0]) if m["name"] else m[0], cell.source)
+        cell.source = NAME.sub(linked, cell.source)
 
 
 class SiteFilters(FilterDefaults):

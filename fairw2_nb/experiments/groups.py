@@ -8,11 +8,13 @@ __all__ = ['GROUPS']
 # %% ../../nbs/experiments/18_groups.ipynb #36d6de85
 import hashlib
 from functools import lru_cache, partial
+from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from ..basics.checks import one_of
 from ..basics.files import user_dir
 from ..basics.packages import peer_version
 from ..data.adult import ADULT_SHA256, load_adult
@@ -21,7 +23,7 @@ from .experiment import as_seeds, Experiment
 from .methods import Method
 from .peers import arrays, Job, penalised, plain_classifier
 from .peers import reduction_decisions, Term
-from ..penalty.loss import wasserstein_penalty
+from ..penalty.loss import WassersteinPenalty
 from ..training.evaluation import score_all
 
 # %% ../../nbs/experiments/18_groups.ipynb #e8fedc7e
@@ -59,38 +61,6 @@ def parts(table, fold):
     train, held = data[at != fold].split(.2, seed=fold, stratify=True)
     return train, held, data[at == fold]
 
-# %% ../../nbs/experiments/18_groups.ipynb #efe04619
-def shuffle(s, ref, draw):
-    "The groups of batch and reference in random order."
-    both = torch.cat([s, *list(ref.values())[1:]])
-    both = both[torch.randperm(len(both), generator=draw)]
-    return both[:len(s)], ref | ({"ref_s": both[len(s):]} if ref else {})
-
-# %% ../../nbs/experiments/18_groups.ipynb #9a5f1467
-class SmallGroups(Term): # long: a class
-    "W_2^2 of all pairs of groups, with a reference per group, less that of shuffled groups."
-    def __init__(self, keep=200, shuffled=True, weights="equal"): # keep: scores per group
-        super().__init__()
-        self.keep, self.shuffled, self.weights = keep, shuffled, weights
-        self.reset()
-
-    def reset(self): self.ref, self.draw = {}, torch.Generator().manual_seed(0)
-
-    def forward(self, scores, s, y=None, ref=None):
-        "The penalty against earlier scores, which are then joined by these."
-        value = wasserstein_penalty(scores, s, weights=self.weights, **self.ref)
-        if self.shuffled:
-            other, ref = shuffle(s, self.ref, self.draw)
-            value = value - wasserstein_penalty(scores, other, weights=self.weights, **ref)
-        if self.training and self.keep: self.remember(scores.detach(), s)
-        return value
-
-    def remember(self, f, s):
-        "Keep the last scores of each group."
-        if self.ref: f, s = (torch.cat(pair) for pair in zip(self.ref.values(), (f, s)))
-        kept = torch.cat([(s == k).nonzero().flatten()[-self.keep:] for k in s.unique()])
-        self.ref = {"ref_scores": f[kept], "ref_s": s[kept]}
-
 # %% ../../nbs/experiments/18_groups.ipynb #e1ec7216
 class FairretTerm(Term):
     "fairret's NormLoss of the positive rates, any number of groups."
@@ -107,13 +77,17 @@ class FairretTerm(Term):
         return NormLoss(PositiveRate())(scores[:, None], sens, pred_as_logit=False)
 
 # %% ../../nbs/experiments/18_groups.ipynb #8b573035
-def oxonfair_decisions(job):
-    "Scores of the plain network, shifted by OxonFair with eight steps per group."
+def oxonfair_decisions(job, trials=1e6):
+    "Scores of the plain network, shifted by OxonFair: as many trials, `steps` for each group."
     from oxonfair import DataDict, FairPredictor, group_metrics
+    from oxonfair.learners import efficient_compute
     base, _, held = plain_classifier(job)
     x, y, s = arrays(held)
-    model = FairPredictor(base, DataDict(y, x, s))
-    model.fit(group_metrics.accuracy, group_metrics.demographic_parity, job.strength, grid_width=8)
+    model, search = FairPredictor(base, DataDict(y, x, s)), efficient_compute.grid_search
+    steps = int(trials ** (1 / len(np.unique(s))))
+    def shorter(*args, **options): return search(*args, **options | {"steps": steps})
+    with patch.object(efficient_compute, "grid_search", shorter): # it does not hear `grid_width`
+        model.fit(group_metrics.accuracy, group_metrics.demographic_parity, job.strength)
     x, y, s = arrays(job.test)
     return torch.as_tensor(model.predict(DataDict(y, x, s))).float()
 
@@ -128,16 +102,16 @@ def equipy_scores(job):
 
 # %% ../../nbs/experiments/18_groups.ipynb #207520cb
 def ours(job, **options):
-    "The penalty for small groups; scores of rare groups in large batches age, so fewer are kept."
-    return penalised(job, SmallGroups(**{"keep": 200 if job.batch < 2000 else 30} | options))
+    "The penalty of this package, debiased if nothing else is said."
+    return penalised(job, WassersteinPenalty(**{"debias": True} | options))
 
 def by_fairret(job): return penalised(job, FairretTerm(int(job.train.s.max()) + 1))
 
 METHODS = {
     "plain": Method(partial(penalised, penalty=None, lam=0.), (0.,), "plain"),
     "W2": Method(ours, (6., 8., 16.)),
-    "W2, biased": Method(partial(ours, shuffled=False), (8.,)),
-    "W2, batch only": Method(partial(ours, shuffled=False, keep=0), (8.,)),
+    "W2, biased": Method(partial(ours, debias=False), (8.,)),
+    "W2, batch only": Method(partial(ours, reference=0, debias=False), (8.,)),
     "fairret": Method(by_fairret, (.1, .3), "penalty", package="fairret"),
     "reduction": Method(reduction_decisions, (.005,), "reduction", package="fairlearn"),
     "OxonFair": Method(oxonfair_decisions, (.02,), package="oxonfair", needs_s=True),
@@ -179,9 +153,13 @@ def groups_grid(
     methods: str = (), # names of methods, all if none
 ) -> list: # settings
     "Every method at its strengths on every fold."
+    folds, methods = as_seeds(folds), methods or METHODS
+    for name, given, known in (("table", tables, TABLES), ("method", methods, METHODS),
+                               ("fold", folds, range(5))):
+        for value in given: one_of(name, value, known)
     return [dict(table=table, method=m, strength=strength, fold=fold)
-            for table in tables for fold in as_seeds(folds)
-            for m in methods or METHODS for strength in METHODS[m].strengths]
+            for table in tables for fold in folds
+            for m in methods for strength in METHODS[m].strengths]
 
 # %% ../../nbs/experiments/18_groups.ipynb #2ecc0a22
 def smallest_ratio(yes, n, at_least=1):

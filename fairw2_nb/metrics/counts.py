@@ -12,15 +12,17 @@ from ..basics.checks import as_binary, as_codes, as_groups, check_lengths
 # %% ../../nbs/metrics/02_counts.ipynb #b624e1f1
 def crossed_groups(
     s, # one attribute, any labels, shape (n,), or several, shape (n, A)
+    name: str = "s", # how to call it in an error message
+    most: int = 1000, # most groups that the caller can compare
 ) -> tuple: # codes of shape (n,), and the list of labels they stand for
     "Codes of groups; those of several attributes are the intersections that occur."
-    if getattr(s, "ndim", 1) != 2 or s.shape[1] == 1: return as_groups(s)
-    codes, names = as_codes(s)
+    if getattr(s, "ndim", 1) != 2 or s.shape[1] == 1: return as_groups(s, name, most)
+    codes, names = as_codes(s, name=name)
     sizes = [len(groups) for groups in names.values()]
     cells, codes = np.unique(np.ravel_multi_index(codes.T, sizes), return_inverse=True)
-    if not 2 <= len(cells) <= 1000:
-        raise ValueError(f"`s` has {len(cells)} intersections of {len(sizes)} attributes: "
-                         "between 2 and 1,000 can be compared. Merge labels, or cut numbers.")
+    if not 2 <= len(cells) <= most:
+        raise ValueError(f"`{name}` has {len(cells)} intersections of {len(sizes)} attributes: "
+                         f"between 2 and {most:,} can be compared. Merge labels, or cut numbers.")
     places = zip(*np.unravel_index(cells, sizes))
     return codes, [tuple(g[k] for g, k in zip(names.values(), place)) for place in places]
 

@@ -9,7 +9,8 @@ __all__ = []
 import warnings
 
 import numpy as np
-from ..basics.checks import as_groups, binary_labels, check_lengths, check_number
+from ..basics.checks import binary_labels, check_lengths, check_number, warn_of_small
+from ..metrics.counts import crossed_groups
 from fastcore.basics import patch
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -64,12 +65,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator): # long: a class
     __metadata_request__fit = {"sensitive_features": True}
     _numbers = {} # option: its smallest value
     _needs_groups = "the constraint compares two groups"
-    _most_groups = 2 # None for any number
+    _most_groups = 2
 
     def fit(self,
         X, # inputs, dense or sparse, shape (n, d)
         y, # labels, two different values, shape (n,)
-        sensitive_features=None, # groups, any labels, shape (n,)
+        sensitive_features=None, # groups, any labels, shape (n,); (n, A) for intersections
     ):
         "Find the boundary."
         return self._finish(*self._solve(*self._start(X, y, sensitive_features)))
@@ -105,8 +106,9 @@ def _start(self: LinearClassifier, X, y, s):
                          "call fit(X, y, sensitive_features=s).")
     self.groups_ = None
     if s is not None:
-        codes, self.groups_ = as_groups(s, "sensitive_features", most=self._most_groups)
+        codes, self.groups_ = crossed_groups(s, "sensitive_features", self._most_groups)
         check_lengths(X=range(X.shape[0]), sensitive_features=codes)
+        warn_of_small(codes, self.groups_, "sensitive_features")
         s = codes == 1 if len(self.groups_) == 2 else codes
     return X, y, s
 

@@ -40,7 +40,7 @@ def descend_in_stages(
 class FairLogisticRegression(LinearClassifier):
     "Logistic regression with lam * W_p^p between the scores of groups, mean over pairs (LRrW)."
     _numbers = {"lam": 0, "p": 1}
-    _most_groups = None
+    _most_groups = 1000
 
     def __init__(self,
         p: float = 1, # exponent of the distance, at least 1

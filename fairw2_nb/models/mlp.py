@@ -8,8 +8,9 @@ __all__ = ['FairMLPClassifier']
 # %% ../../nbs/models/05_mlp.ipynb #da111f59
 import numpy as np
 import torch
-from ..basics.checks import as_groups, binary_labels, check_lengths
+from ..basics.checks import binary_labels, check_lengths
 from ..data.dataset import FairDataset
+from ..metrics.counts import crossed_groups
 from .networks import mlp
 from ..penalty.loss import WassersteinPenalty
 from ..metrics.report import threshold_for_rate
@@ -39,12 +40,12 @@ def _as_dataset(est, X, y, s):
     est.classes_, codes = binary_labels(y)
     est.positive_ = _positive_class(est, est.classes_)
     groups, est.groups_ = np.arange(len(codes)) % 2, None # without a penalty it does not matter
-    if s is not None: groups, est.groups_ = as_groups(s, "sensitive_features", most=2)
+    if s is not None: groups, est.groups_ = crossed_groups(s, "sensitive_features")
     elif est.lam or est.target is not None:
         raise ValueError("`sensitive_features` is missing: give the group of each row, "
                          "fit(X, y, sensitive_features=s); it is not needed to predict.")
     check_lengths(X=range(len(codes)), sensitive_features=groups)
-    return FairDataset(X, codes if est.positive_ == 1 else 1 - codes, groups)
+    return FairDataset(X, codes if est.positive_ == 1 else 1 - codes, groups, groups=est.groups_)
 
 # %% ../../nbs/models/05_mlp.ipynb #6d60dd14
 def _train(est, data):
@@ -53,7 +54,8 @@ def _train(est, data):
     batch = max(1, min(est.batch_size, max(32, n // 40), n))
     hidden = (64, 64, 64) if est.hidden is None else est.hidden
     est.network_ = mlp(data.x.shape[1], hidden, est.seed)
-    penalty = WassersteinPenalty(est.p, est.on, est.given, min(est.reference, n // 4))
+    ring = est.reference if est.reference == "auto" else min(est.reference, n // 4)
+    penalty = WassersteinPenalty(est.p, est.on, est.given, ring)
     est.history_ = fit_network(
         est.network_, data, lam=est.lam, penalty=penalty, epochs=est.epochs, batch_size=batch,
         opt=lambda w: torch.optim.Adam(w, est.lr or 1e-3), seed=est.seed, progress=est.verbose)
@@ -72,7 +74,8 @@ def _steer(est, data):
     est.network_ = net = steer(
         mlp(data.x.shape[1], (16,) if est.hidden is None else est.hidden, est.seed),
         data, est.target, est.metric,
-        threshold="rate" if est.threshold is None else est.threshold, certify=est.certify,
+        over=est.over, certify=est.certify,
+        threshold="rate" if est.threshold is None else est.threshold,
         lam=est.lam, epochs=est.epochs, batch_size=est.batch_size, lr=est.lr or 5e-3,
         seed=est.seed)
     est.lam_, est.beta_, est.threshold_ = net.lam, net.beta, net.threshold
@@ -81,13 +84,14 @@ def _steer(est, data):
 
 # %% ../../nbs/models/05_mlp.ipynb #a6cb4c0e
 class FairMLPClassifier(ClassifierMixin, BaseEstimator):
-    "A neural network classifier with a Wasserstein penalty between two groups."
+    "A neural network classifier with a Wasserstein penalty between groups."
     __metadata_request__fit = {"sensitive_features": True}
 
     def __init__(self, # long: every option explained
         lam: float = 1., # weight of the penalty; with a target, of the relative one
         target: float = None, # value of `metric` to steer to, such as .85; None for a fixed weight
         metric: str = "DI", # metric of the target, as in `steer`
+        over: str = "worst", # target of which pair of more than two groups, "worst" or "mean"
         threshold=None, # a number, "rate" (with a target the default) or "accuracy"; 1/2 without
         certify: float = None, # with a target: confidence that it is met, such as .95
         hidden: tuple = None, # sizes of the hidden layers; (64, 64, 64), with a target (16,)
@@ -97,14 +101,14 @@ class FairMLPClassifier(ClassifierMixin, BaseEstimator):
         on="score", # what is compared, as in `WassersteinPenalty`; a target decides it itself
         given=None, # compare among one true label only
         p: float = 2, # exponent
-        reference: int = 4000, # recent scores kept as a reference, at most a quarter of the data
+        reference=4000, # recent scores kept, at most a quarter of the data, or "auto"
         favourable=None, # label that counts as positive; the second in sorted order if None
         seed: int = 0, # seed of weights, folds and batches
         verbose: bool = False, # show a progress bar
     ): store_attr()
 
     def fit(self, X, y, sensitive_features=None):
-        "Train the network on inputs (n, d), labels and groups of two values each."
+        "Train the network on inputs (n, d), labels of two values, and groups (n,) or (n, A)."
         train = _train if self.target is None else _steer
         train(self, _as_dataset(self, X, y, sensitive_features))
         return self
