@@ -659,7 +659,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("estimation: twice the bias of one sample", "transport.estimation",
          "plug_in_bias(x) + plug_in_bias(y)", "2 * plug_in_bias(x)"),
         ("estimation: a one-sided interval", "transport.estimation",
-         "norm.ppf((1 + ci) / 2)", "norm.ppf(ci)"),
+         "ndtri((1 + ci) / 2)", "ndtri(ci)"),
         ("estimation: neighbours counted with one too few", "transport.estimation",
          "/ (h * (h + 1))", "/ (h * h)"),
     ],

@@ -172,20 +172,6 @@ def closed_form(
         found[m] = ends(groups[of][a], size[of][a], groups[of][b], size[of][b], z)
     return {key: (float(low), float(high)) for key, (low, high) in found.items()}
 
-# %% ../../nbs/metrics/03_intervals.ipynb #24c152b7
-def hard_to_tell(
-    measured: float, # ratio that was measured, such as DI
-    target: float, # ratio that was asked for
-    se: float, # standard error of its logarithm
-) -> str: # a sentence, empty if the two can be told apart
-    "Say when the data cannot tell a target from what was measured."
-    if measured > 0 and abs(np.log(measured / target)) >= 1.96 * se: return ""
-    if not measured > 0 or not np.isfinite(se):
-        return "A group has no positive prediction here: the data say nothing of the ratio."
-    low, high = measured * np.exp([-1.96 * se, 1.96 * se])
-    return (f"The measured {measured:.3f} cannot be told apart from the target {target:.3g} on "
-            f"these data: its 95% interval goes from {low:.3f} to {high:.3f}.")
-
 # %% ../../nbs/metrics/03_intervals.ipynb #ac5b3df5
 WHY_UNDEFINED = {
     "TP": "no observation with y = 1",
