@@ -98,6 +98,7 @@ def one_thread():
     if torch := sys.modules.get("torch"): torch.set_num_threads(1)
     else: os.environ["OMP_NUM_THREADS"] = "1"
 
+# %% ../../nbs/experiments/01_experiment.ipynb #f6e88b9a
 TURN = RLock() # of a process; a run may hold a sweep
 
 def make_row(exp, setting, about) -> dict: # setting, results, duration, label and provenance
