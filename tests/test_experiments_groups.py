@@ -68,3 +68,7 @@ def test_grid():
     found = groups_grid(folds="0-1", tables=["race"], methods=["plain", "EquiPy"])
     assert [(r["method"], r["fold"]) for r in found] == [
         ("plain", 0), ("EquiPy", 0), ("plain", 1), ("EquiPy", 1)]
+    for wrong, words in ((dict(tables=["rase"]), "table = 'rase': expected one of race,"),
+                         (dict(methods=["magic"]), "method = 'magic': expected one of plain,"),
+                         (dict(folds="4-5"), "fold = 5: expected one of 0, 1, 2, 3, 4")):
+        with pytest.raises(ValueError, match=words): groups_grid(**wrong)

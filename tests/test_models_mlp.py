@@ -3,8 +3,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_table
 from fairw2_nb.models.mlp import FairMLPClassifier
+from fairw2_nb.models.networks import mlp
+from fairw2_nb.training.steering import steer
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import cross_validate, GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -116,3 +119,16 @@ def test_groups_that_cannot_be_compared(groups, words, options):
 def test_a_member_by_itself_is_named():
     with pytest.warns(UserWarning, match="'d' of 4 groups have one member only"):
         FairMLPClassifier(lam=2., **SMALL).fit(X, Y, np.r_[["d"], THREE[1:]])
+
+
+def test_targets_of_three_groups_are_those_of_steer():
+    codes = pd.Categorical(THREE).codes.astype(int)
+    for over in ("worst", "mean"):
+        model = FairMLPClassifier(target=.8, over=over, **SMALL).fit(X, Y, THREE)
+        out = steer(mlp(X.shape[1], (4,)), FairDataset(X, Y, codes), .8, over=over, epochs=2,
+                    lr=1e-2)
+        assert (model.beta_, model.reached_) == (out.beta, out.reached)
+        f = model.predict_proba(X)[:, 1]
+        assert ((f > model.threshold_) == (model.predict(X) == 1)).all()
+    with pytest.raises(ValueError, match="over = 'best'"):
+        FairMLPClassifier(target=.8, over="best", **SMALL).fit(X, Y, THREE)

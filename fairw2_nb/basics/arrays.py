@@ -18,13 +18,15 @@ def array_module(
     return torch if isinstance(a, Tensor) else np
 
 # %% ../../nbs/basics/02_arrays.ipynb #5d792d3f
+HALF = torch.float16, torch.bfloat16
+
 def numpy_on_cpu(
     x, # any tensor; an array stays as it is
 ): # NumPy array sharing its memory if on the CPU, else the tensor, detached
     "What the index arithmetic works on."
     if not isinstance(x, Tensor): return x
-    x = x.detach()
-    if x.dtype in (torch.float16, torch.bfloat16): x = x.float()
+    if x.requires_grad: x = x.detach()
+    if x.dtype in HALF: x = x.float()
     return x.numpy() if x.is_cpu else x
 
 # %% ../../nbs/basics/02_arrays.ipynb #4178803c
@@ -32,8 +34,8 @@ def as_float64(
     a, # array or tensor
 ): # the same in float64, or float32 on a device without it
     "The precision that sums are taken in."
-    xp = array_module(a)
-    return xp.asarray(a, dtype=xp.float32 if getattr(a.device, "type", "") == "mps" else xp.float64)
+    if isinstance(a, np.ndarray): return np.asarray(a, dtype=np.float64)
+    return a.to(torch.float32 if a.device.type == "mps" else torch.float64)
 
 # %% ../../nbs/basics/02_arrays.ipynb #da29c36e
 def sum_by(
@@ -53,7 +55,7 @@ def _known(compute, inputs):
     for x, _ in zip(inputs[1:], grads[1:]): dtype = torch.promote_types(dtype, x.dtype)
     if isinstance(value, Tensor): value = value.to(dtype)
     else: value = torch.scalar_tensor(value, dtype=dtype)
-    return value, [g.to(x.dtype) for x, g in zip(inputs, grads)]
+    return value, [g if g.dtype == x.dtype else g.to(x.dtype) for x, g in zip(inputs, grads)]
 
 SECOND = ("The Wasserstein penalty has a closed-form first derivative only: call backward() "
           "without create_graph=True, or take second derivatives of the other terms of the "
@@ -63,31 +65,30 @@ SECOND = ("The Wasserstein penalty has a closed-form first derivative only: call
 class _Attach(torch.autograd.Function):
     "Computes a value with its gradients; answers backward with what is known already."
     @staticmethod
-    def forward(ctx, compute, *inputs):
-        value, ctx.grads = _known(compute, inputs)
-        ctx.without = (None,) * (len(inputs) - len(ctx.grads))
+    def forward(ctx, compute, constants, *inputs):
+        value, ctx.grads = _known(compute, (*inputs, *constants))
         return value
 
     @staticmethod
     def backward(ctx, grad_output):
         if torch.is_grad_enabled(): raise RuntimeError(SECOND)
-        return None, *(grad_output * g for g in ctx.grads), *ctx.without
+        return None, None, *(grad_output * g for g in ctx.grads)
 
     @staticmethod
-    def jvp(ctx, _, *tangents):
+    def jvp(ctx, _, __, *tangents):
         return sum((g * t).sum() for g, t in zip(ctx.grads, tangents) if t is not None)
 
-def transforming():
-    "Whether a transform of torch.func is at work, so that tensors may be wrapped."
-    return torch._C._are_functorch_transforms_active()
+# whether a transform of torch.func is at work, so that tensors may be wrapped
+transforming = torch._C._are_functorch_transforms_active
 
 def attach(
-    compute, # function of the inputs: the value, and gradients with respect to the first of them
-    *inputs, # tensors, or None
+    compute, # function of inputs and constants: the value, and its gradient for each input
+    inputs: tuple, # tensors
+    *constants, # tensors without gradient, or None
 ) -> Tensor: # the value, a scalar connected to the inputs
     "A scalar that is computed together with its gradients, as one node for autograd."
-    if not transforming(): return _Attach.apply(compute, *inputs)
-    return _Transformed.apply(compute, *inputs)[0]
+    if not transforming(): return _Attach.apply(compute, constants, *inputs)
+    return _Transformed.apply(compute, *inputs, *constants)[0]
 
 # %% ../../nbs/basics/02_arrays.ipynb #523a3e4f
 class _Once(torch.autograd.Function):

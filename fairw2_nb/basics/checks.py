@@ -205,6 +205,7 @@ def as_sample(
     name: str, # how to call it in an error message
 ) -> Tensor: # floating tensor of shape (n,)
     "A one-dimensional floating tensor from `x`; a single column is flattened."
+    if isinstance(x, Tensor) and x.ndim == 1 and x.is_floating_point(): return x # mostly
     real(x, name)
     try:
         if not isinstance(x, Tensor):
@@ -251,6 +252,7 @@ def as_column(
     name: str, # how to call it in an error message
 ) -> Tensor: # shape (B,), on the device of `f`
     "Whatever the user has, as one tensor entry per score."
+    if isinstance(z, Tensor) and z.shape == f.shape and z.device == f.device: return z.detach()
     try: # np.array makes a copy: arrays of pandas are read-only
         z = torch.as_tensor(z if isinstance(z, Tensor) else np.array(z), device=f.device).detach()
     except (TypeError, ValueError, RuntimeError):

@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from ..basics.checks import one_of
 from ..basics.files import user_dir
 from ..basics.packages import peer_version
 from ..data.adult import ADULT_SHA256, load_adult
@@ -152,9 +153,13 @@ def groups_grid(
     methods: str = (), # names of methods, all if none
 ) -> list: # settings
     "Every method at its strengths on every fold."
+    folds, methods = as_seeds(folds), methods or METHODS
+    for name, given, known in (("table", tables, TABLES), ("method", methods, METHODS),
+                               ("fold", folds, range(5))):
+        for value in given: one_of(name, value, known)
     return [dict(table=table, method=m, strength=strength, fold=fold)
-            for table in tables for fold in as_seeds(folds)
-            for m in methods or METHODS for strength in METHODS[m].strengths]
+            for table in tables for fold in folds
+            for m in methods for strength in METHODS[m].strengths]
 
 # %% ../../nbs/experiments/18_groups.ipynb #2ecc0a22
 def smallest_ratio(yes, n, at_least=1):

@@ -17,6 +17,7 @@ from ..models.mlp import FairMLPClassifier
 from ..models.networks import mlp
 from ..penalty.loss import WassersteinPenalty
 from ..training.lambdas import TargetTuner
+from ..training.left_out import binormal_rates
 from ..training.loop import fit
 
 # %% ../../nbs/experiments/16_steering.ipynb #1379f70c
@@ -35,7 +36,7 @@ def steering_data(kind, n, seed): # training and new rows
     if kind == "communities": return load_communities(seed=seed, stratify=True)
     rate, nonlinear, share = TABLES[kind]
     return [synthetic_table(size, rate, k, nonlinear, share)
-            for size, k in ((n, 2 * seed + 1), (100_000, 2 * seed + 2))]
+            for size, k in ((n, 2 * seed + 1), (200_000, 2 * seed + 2))]
 
 # %% ../../nbs/experiments/16_steering.ipynb #0a4f1b65
 def _numpy(data): return data.x.numpy(), data.y.numpy(), data.s.numpy()
@@ -50,7 +51,10 @@ def by_steering(train, new, target, seed, **more): # decisions, and what is note
              "certified": bool(model.certificate_)}
     path = {row["beta"]: row["DI"] for row in model.history_}
     noted |= {"plain": path.get(0.), "penalised": path.get(1.)} # DI on left-out rows
-    return torch.as_tensor(model.predict(new.x.numpy())), noted
+    pred = torch.as_tensor(model.predict(new.x.numpy()))
+    with torch.no_grad(): z = model.network_(new.x)
+    rates = sorted(binormal_rates(z, new.s, pred.double().mean().item())[0])
+    return pred, noted | {"curves": rates[0] / rates[1]} # DI of new rows by normal curves
 
 def by_certificate(train, new, target, seed):
     "The target as a claim."
@@ -102,7 +106,7 @@ METHODS = {"steer": by_steering, "certified": by_certificate, "controller": by_c
            "reduction": by_reduction, "matched": by_matching}
 
 # %% ../../nbs/experiments/16_steering.ipynb #f4126d53
-NOTED = ("lam", "beta", "reached", "low", "high", "plain", "penalised", "Acc_reduction",
+NOTED = ("lam", "beta", "reached", "low", "high", "plain", "penalised", "curves", "Acc_reduction",
          "DI_reduction")
 
 def steering_run(kind, n, target, seed, method="steer") -> dict: # results on new rows

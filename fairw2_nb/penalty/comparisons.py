@@ -79,9 +79,10 @@ def checked(
 ) -> Sample: # the same as tensors
     "What a user gave, or a sentence that says what is wrong with it."
     f = as_sample(scores, f"{name}scores")
-    if not len(f) and not name and alone:
+    if not f.numel() and not name and alone:
         raise ValueError("`scores` is empty: a batch needs at least one score.")
-    return Sample(f, group_numbers(s, f, f"{name}s"), as_labels(y, f, needs_y, binary))
+    if y is not None or needs_y: y = as_labels(y, f, needs_y, binary)
+    return Sample(f, group_numbers(s, f, f"{name}s"), y)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #beff4b60
 def whole_numbers(
@@ -108,10 +109,9 @@ def check_weights(w):
 def join(columns, others):
     "Arrays of a batch, each followed by that of a reference; without weights."
     concat = array_module(columns[0]).concat
-    others = [None if c is None else numpy_on_cpu(c) for c in others]
+    others = [*map(numpy_on_cpu, others), None]
     others[1] = whole_numbers(others[1], "ref_s")
-    pairs = zip(columns[:3], others)
-    return [None if a is None or b is None else concat((a, b)) for a, b in pairs] + [None]
+    return [None if a is None or b is None else concat((a, b)) for a, b in zip(columns, others)]
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #92c365f7
 class How(NamedTuple):
@@ -132,6 +132,8 @@ class How(NamedTuple):
         return self.given is None and (self.columns == 1 or self.crossed)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #efa40d88
+USUAL = How()
+
 def check_options(how, on="score"):
     "Refuse options that do not exist."
     p, grad, given = how.p, how.grad, how.given

@@ -9,6 +9,7 @@ __all__ = ['paper_gradient', 'exact_gradient']
 import torch
 from ..basics.arrays import array_module, as_float64, numpy_on_cpu, sum_by
 from ..transport.barycentre import check_range, group_costs, group_order, group_weights
+from ..transport.barycentre import spread
 from ..transport.grid import bin_index, group_cdf
 from torch import Tensor
 
@@ -38,8 +39,8 @@ def represented(
 ): # shape (K,)
     "How many scores of its group each score of the batch stands for."
     xp = array_module(s)
-    own, sizes = xp.bincount(s, minlength=len(sizes)), xp.asarray(sizes, device=s.device)
-    return as_float64(sizes) / as_float64(xp.clip(own, 1, None))
+    own = xp.bincount(s, minlength=len(sizes))
+    return as_float64(xp.asarray(sizes, device=s.device)) / (own + (own == 0))
 
 def shares_of(mass, s, n_groups):
     "The weights of scores, made to sum to one in each group, and their former sums."
@@ -56,15 +57,15 @@ def exact_gradient(
     mass=None, # weights of the scores, above 0, shape (n,)
 ) -> tuple: # W_p^p of all, and the gradient for each score of the batch; None, None for one group
     "The exact gradient of W_p^p, each group's total normalised to the batch's own count."
-    f, s = numpy_on_cpu(f), numpy_on_cpu(s)
+    if isinstance(f, Tensor): f, s = numpy_on_cpu(f), numpy_on_cpu(s)
     order, s, sizes, ends = group_order(f, s)
     check_range(f, ends, p)
     if len(sizes) < 2: return None, None
-    x, by_group, w, xp = as_float64(f[order]), s[order], None, array_module(f)
-    if mass is not None: mass, sums = shares_of(mass[order], by_group, len(sizes))
+    x, w, xp = as_float64(f.take(order)), None, array_module(f)
+    if mass is not None: mass, sums = shares_of(mass[order], s[order], len(sizes))
     if weights != "equal": w = group_weights(weights, sizes if mass is None else sums)
-    value, g = group_costs(x, by_group, sizes, p, w, mass)
-    if n_batch < len(f): g *= represented(s[:n_batch], sizes)[by_group]
+    value, g = group_costs(x, sizes, p, w, mass)
+    if n_batch < len(f): g *= spread(represented(s[:n_batch], sizes), sizes)
     grad = xp.empty_like(f)
     grad[order] = xp.asarray(g, dtype=f.dtype)
-    return value, torch.as_tensor(grad[:n_batch])
+    return value, grad[:n_batch] if xp is torch else torch.from_numpy(grad[:n_batch])

@@ -6,12 +6,13 @@
 __all__ = ['wasserstein_penalty', 'WassersteinPenalty']
 
 # %% ../../nbs/penalty/04_loss.ipynb #68d3f5bf
+from functools import partial
 from zlib import crc32
 
 import torch
 from ..basics.arrays import attach, numpy_on_cpu
 from ..basics.processes import as_world
-from .comparisons import How, Sample, checked, check_options, columns_of
+from .comparisons import How, USUAL, Sample, checked, check_options, columns_of
 from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
 from .comparisons import uncompiled, warn_caller, whole_numbers
 from .debiased import less_bias
@@ -41,11 +42,12 @@ def part_gradient(how, n, f, s, mass=None):
 # %% ../../nbs/penalty/04_loss.ipynb #c99f8fe2
 def compare(how, f, s, y=None, weight=None, *ref):
     "Value and gradient of all parts, averaged; `ref` holds the columns of a reference."
-    columns, n = [None if c is None else numpy_on_cpu(c) for c in (f, s, y, weight)], len(f)
-    columns[1] = whole_numbers(columns[1])
+    simple = how.whole and weight is None
+    columns = [*map(numpy_on_cpu, (f, s) if simple else (f, s, y, weight))]
+    columns[1], n = whole_numbers(columns[1]), len(columns[0])
     if ref: columns = join(columns, ref)
+    if simple: return part_gradient(how, n, *columns)
     f, s, y, weight = columns
-    if how.whole and weight is None: return part_gradient(how, n, f, s)
     grad = torch.as_tensor(f[:n]) * 0
     total = grad.sum()
     parts = parts_of(how, s, y, weight)
@@ -58,11 +60,11 @@ def compare(how, f, s, y=None, weight=None, *ref):
 
 def distance(batch, ref, how, crowd=None):
     "What is compared of samples that have been checked, as one node on the scores of the batch."
-    def compute(*columns):
-        if crowd is None: return compare(how, *columns)
+    def of_all(*columns):
         value, g = compare(how, *crowd.columns, *columns[4:])
         return value, crowd.scale * g[crowd.own]
-    return attach(compute, *batch, *(() if ref is None else ref[:3]))
+    compute = partial(compare, how) if crowd is None else of_all
+    return attach(compute, batch[:1], *batch[1:], *(ref or ())[:3])
 
 # %% ../../nbs/penalty/04_loss.ipynb #c6e4d3e0
 @uncompiled
@@ -79,13 +81,16 @@ def wasserstein_penalty(
     sample_weight=None, # weights of the observations, shape (B,)
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
     "W_p^p between the scores of groups, with its gradient for each score of the batch."
-    how = How(p, grad, n_bins, weights=weights, columns=columns_of(s))
-    check_options(how)
+    how, options = USUAL, (grad, n_bins, weights, columns_of(s), p)
+    if options != ("exact", 500, "equal", 1, 2): # not as almost always
+        how = How(p, grad, n_bins, weights=weights, columns=options[3])
+        check_options(how)
     if (ref_scores is None) != (ref_s is None):
         raise ValueError("A reference needs both `ref_scores` and `ref_s`: one of them is missing.")
     batch, ref = checked(scores, s), None
     if ref_scores is not None: ref = checked(ref_scores, ref_s, name="ref_").beside(batch.scores)
-    return distance(batch.weighted(sample_weight, ref), ref, how)
+    if sample_weight is not None: batch = batch.weighted(sample_weight, ref)
+    return distance(batch, ref, how)
 
 # %% ../../nbs/penalty/04_loss.ipynb #89c52cd6
 class WassersteinPenalty(nn.Module):
@@ -165,7 +170,9 @@ def _ref(self: WassersteinPenalty, ref, ring, f, world, **labels):
     elif self.training and self.fresh:
         raise ValueError(f"{self.reference} is drawn by `fit`: in a loop of your own, give ref=...")
     else: return None
-    ref = compared(self.on, ref.beside(f))
+    ref = ref.beside(f)
+    if self.on == "score": return ref
+    ref = compared(self.on, ref)
     return ref._replace(scores=ref.scores.detach())
 
 # %% ../../nbs/penalty/04_loss.ipynb #3e89bac1
@@ -192,7 +199,8 @@ def forward(self: WassersteinPenalty,
     batch = checked(scores, s, y, alone=world.size == 1, **labels)
     how, ring = self.how(columns_of(s)), self._ring_for(sample_weight)
     ref = self._ref(ref, ring, batch.scores, world, **labels)
-    values = compared(self.on, batch).weighted(sample_weight, ref)
+    values = batch if self.on == "score" else compared(self.on, batch)
+    if sample_weight is not None: values = values.weighted(sample_weight, ref)
     crowd = None if world.size == 1 else self.crowd(world, values, how)
     if crowd and crowd.gridded: return distance(values, None, how, crowd)
     total = distance(values, ref, how, crowd)

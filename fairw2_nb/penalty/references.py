@@ -9,7 +9,7 @@ __all__ = ['Ring', 'Fresh']
 from dataclasses import dataclass
 
 import torch
-from ..basics.arrays import array_module, as_float64, numpy_on_cpu
+from ..basics.arrays import HALF, array_module, as_float64, numpy_on_cpu
 from ..basics.checks import NotFinite
 from fastcore.basics import patch
 from torch import nn
@@ -40,12 +40,15 @@ class Ring(nn.Module):
 
     def filled(self) -> tuple: # scores, groups and labels, each of shape (n,), n at most `size`
         "What is remembered, not in order of age."
-        n = min(int(self.seen), self.size)
-        return self.scores[:n], self.s[:n], self.y[:n]
+        n, own = int(self.seen), self._buffers
+        kept = own["scores"], own["s"], own["y"]
+        return kept if n >= self.size else tuple(column[:n] for column in kept)
 
 # %% ../../nbs/penalty/02_references.ipynb #54a7c4bf
 def _room_for(own, new):
     "The buffer, where the new values are and with a dtype that loses nothing of them."
+    same = own.dtype == new.dtype and own.device == new.device
+    if same and own.dtype not in HALF: return own
     dtype = torch.promote_types(own.dtype, new.dtype)
     if dtype.is_floating_point: dtype = torch.promote_types(dtype, torch.float32)
     return own.to(new.device, dtype)
@@ -60,7 +63,6 @@ def _refuse_holes(scores):
 
 # %% ../../nbs/penalty/02_references.ipynb #0edabe23
 @patch
-@torch.no_grad()
 def push(self: Ring,
     scores, # shape (B,)
     s, # groups, boolean or codes 0, 1, 2, ..., shape (B,)
@@ -69,15 +71,16 @@ def push(self: Ring,
     "Remember a batch, forgetting the oldest scores beyond `size`."
     _refuse_holes(scores)
     if y is None: y = torch.full_like(scores, float("nan"))
-    skip = max(0, len(scores) - self.size)
-    start = (int(self.seen) + skip) % self.size
-    head = min(len(scores) - skip, self.size - start) # the rest goes round to the beginning
+    n, seen = len(scores), numpy_on_cpu(self.seen)
+    skip = max(0, n - self.size)
+    start = (int(seen) + skip) % self.size
+    head = min(n - skip, self.size - start) # the rest goes round to the beginning
     for name, new in (("scores", scores), ("s", s), ("y", y)):
         own = self._buffers[name] = _room_for(self._buffers[name], new)
         own, new = numpy_on_cpu(own), numpy_on_cpu(new)[skip:]
         own[start:start + head] = new[:head]
         if head < len(new): own[:len(new) - head] = new[head:]
-    self.seen += len(scores)
+    seen[...] += n
 
 # %% ../../nbs/penalty/02_references.ipynb #75678ef8
 @patch

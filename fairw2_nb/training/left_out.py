@@ -35,22 +35,50 @@ def binormal_rates(
     s, # groups from 0, shape (n,)
     q: float, # share of positives
     narrow: float = 1., # factor of the standard deviations
+    columns=None, # `Columns`, to take noise out of the means
 ) -> tuple: # rates of the groups, and variances of their logarithms
     "Positive rates at the cut that a share q exceeds, from normal curves of the ranks."
-    u = torch.special.ndtri((z.double().argsort().argsort() + .5) / len(z))
-    parts = [u[s == k] for k in range(int(s.max()) + 1)]
-    n = torch.tensor([len(u_s) for u_s in parts])
-    m = torch.stack([u_s.mean() for u_s in parts])
-    d = torch.stack([u_s.std(correction=0) for u_s in parts]).clamp_min(1e-6) * narrow
+    n = s.long().bincount().double()
+    u = torch.special.ndtri((z.argsort().argsort().double() + .5) / len(z))
+    parts = [u[s == k] for k in range(len(n))]
+    m = torch.stack([u_s.mean() for u_s in parts]) if columns is None else columns.means(u)
+    d = torch.stack([u_s.std(correction=0) for u_s in parts]).clamp_min(1e-6).log()
+    pi = n / len(z)
+    d = (pi @ d + (d - pi @ d) / (1 + 1 / (2 * n * (1 - pi) * .04 ** 2))).exp() * narrow
     low, high = -8., 8.
     for _ in range(40):
         c = (low + high) / 2
-        above = (n * torch.special.ndtr((m - c) / d)).sum() / n.sum()
-        low, high = (c, high) if above > q else (low, c)
+        low, high = (c, high) if pi @ torch.special.ndtr((m - c) / d) > q else (low, c)
     t = (m - c) / d
     r = torch.special.ndtr(t)
     slope = (-t ** 2 / 2).exp() / math.sqrt(2 * math.pi) / r.clamp_min(1e-12)
     return r.tolist(), (slope ** 2 * (1 + t ** 2 / 2) / n).tolist()
+
+# %% ../../nbs/training/08_left_out.ipynb #0d1f786a
+def kept(t2): # squares of t, shape (K, p) -> shape (K, p)
+    "The fraction of a measured difference that is no noise, on average."
+    T = (2 * (t2.mean(1, keepdim=True) - 1)).clamp_min(1.)
+    part = T / (1 + T)
+    return part * (part * t2 / 2 - (1 + T).log() / 2).sigmoid()
+
+# %% ../../nbs/training/08_left_out.ipynb #5d7f17da
+class Columns:
+    "Inputs beside a score: how much of the differences of its means is noise."
+    def __init__(self, x, s): # inputs, shape (n, p), and groups, shape (n,)
+        x, n = x.flatten(1).double(), s.bincount()
+        means = torch.stack([x[s == k].mean(0) for k in range(len(n))])
+        self.s, self.within, self.off = s, x - means[s], means - x.mean(0)
+        self.inverse = torch.linalg.pinv(self.within.T @ self.within, hermitian=True)
+        self.unit = (1 / n - 1 / len(s)).sqrt()[:, None]
+
+    def means(self, u): # shape (K,)
+        "Means of u by group, without the noise."
+        m = torch.stack([u[self.s == k].mean() for k in range(len(self.off))])
+        inside = u - m[self.s]
+        w = self.inverse @ (self.within.T @ inside)
+        terms = torch.column_stack([self.off * w, m - u.mean() - self.off @ w])
+        sd = torch.column_stack([self.within * w, inside - self.within @ w]).std(0, correction=0)
+        return u.mean() + (terms * kept((terms / (sd * self.unit + 1e-12)) ** 2)).sum(1)
 
 # %% ../../nbs/training/08_left_out.ipynb #eec6c028
 METRICS = ("DI", "DP difference", "EO difference", "DMSE")
@@ -98,7 +126,7 @@ def reached(self: Aim, rates, var): # var: variances of the logarithms of the ra
     pairs, ends, times = self.pairs(rates), [sorted(e) for e in self.ends(rates)], Counter()
     for a, b in pairs: times.update({a: -1, b: 1})
     se = math.sqrt(sum((times[k] / len(pairs)) ** 2 * var[k] for k in times))
-    room = 1.96 * math.hypot(se, .02)
+    room = 1.96 * math.hypot(se, .03)
     if self.metric in RATIOS:
         value = math.prod(a / b for a, b in ends) ** (1 / len(ends))
         return Reached(*(value * math.exp(k * room) for k in (0, -1, 1)))

@@ -19,8 +19,8 @@ from fastcore.basics import patch
 # %% ../../nbs/training/10_mixtures.ipynb #16358fe6
 class Blend:
     "What left-out rows say of the mixtures of two sets."
-    def __init__(self, run, plain, fair):
-        self.run, sets = run, (plain, fair)
+    def __init__(self, run, plain, fair, columns=None):
+        self.run, self.columns, sets = run, columns, (plain, fair)
         self.z = [(Z * run.out).sum(0) / run.out.sum(0) for Z in sets]
         L, K = run.out.sum(0)[0].item(), len(run.out)
         off = [(Z - z) * run.out for Z, z in zip(sets, self.z)]
@@ -57,8 +57,9 @@ def look(self: Blend, beta, share=None, threshold=None):
         wrong = [(above != run.y)[run.s == k].double() for k in run.s.unique()]
         r = [w.mean().item() for w in wrong]
         return Look(beta, share, r, [((1 - w.mean()) / w.sum()).item() for w in wrong], acc)
-    of = run.y == 1 if run.aim.metric == "EO difference" else run.y >= 0
-    rates = binormal_rates(z[of], run.s[of], above[of].double().mean().item(), narrow)
+    of = run.counts
+    share_of = above[of].double().mean().item()
+    rates = binormal_rates(z[of], run.s[of], share_of, narrow, self.columns)
     return Look(beta, share, *rates, acc)
 
 # %% ../../nbs/training/10_mixtures.ipynb #d1619251

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from .evaluation import fetch
-from .left_out import Aim
+from .left_out import Aim, Columns
 from .tasks import Binary
 from fastcore.basics import patch
 from torch.func import functional_call, stack_module_state
@@ -80,11 +80,11 @@ class Run:
     out: torch.Tensor # whether a network leaves a row out, shape (K, n)
 
     def __post_init__(self):
-        counts = self.y == 1 if self.aim.metric == "EO difference" else self.y >= 0
+        self.counts = self.y == 1 if self.aim.metric == "EO difference" else self.y >= 0
         groups = range(int(self.s.max()) + 1)
-        self.pools = [[torch.nonzero(~out & counts & (self.s == k))[:, 0] for out in self.out]
+        self.pools = [[torch.nonzero(~out & self.counts & (self.s == k))[:, 0] for out in self.out]
                       for k in groups]
-        self.shares = [(self.s[counts] == k).double().mean().item() for k in groups]
+        self.shares = [(self.s[self.counts] == k).double().mean().item() for k in groups]
         self.shares[-1] = 1 - sum(self.shares[:-1])
 
     def drawn(self, pools): # shape (K, m)
@@ -92,6 +92,14 @@ class Run:
         m = max(8, min(128, 2048 // len(self.pools)))
         return torch.stack([pool[torch.randint(len(pool), (m,), generator=self.generator)]
                             for pool in pools])
+
+# %% ../../nbs/training/09_stacks.ipynb #ea31315c
+@patch
+def columns(self: Run): # Columns, or None
+    "The inputs, if they are few."
+    rows = torch.nonzero(self.counts)[:, 0]
+    if 20 * fetch(self.data, rows[:1], "cpu")[0].numel() > len(rows): return None
+    return Columns(fetch(self.data, rows, "cpu")[0], self.s[rows])
 
 # %% ../../nbs/training/09_stacks.ipynb #633e7adb
 @patch

@@ -173,7 +173,7 @@ def steer( # long: every option explained
     before, plain, fair = sets
     states = [stack.mean | stack.buffers for stack in (before, run.stack)]
     nets = [net for state in states for net in unstack(run.stack.model, state)]
-    out, blend = Steered(nets, task).to(device), Blend(run, plain, fair)
+    out, blend = Steered(nets, task).to(device), Blend(run, plain, fair, run.columns())
     out.notes, out.lam = notes, run.lam
     return conclude(blend, out, threshold, certify, held)
 

@@ -7,12 +7,13 @@ __all__ = ['barycentre_costs']
 
 # %% ../../nbs/transport/06_barycentre.ipynb #6b496e6e
 from itertools import combinations
+from math import inf
 
 import numpy as np
 import torch
 from ..basics.arrays import array_module, as_float64
 from ..basics.checks import NotFinite
-from .exact import share_ties, sorted_costs
+from .exact import share_ties, sorted_costs, unshared_costs
 from torch import Tensor
 
 # %% ../../nbs/transport/06_barycentre.ipynb #e1671520
@@ -33,41 +34,41 @@ def pairwise_costs(x, sizes, w, p=2, mass=None):
 # %% ../../nbs/transport/06_barycentre.ipynb #b9086e85
 def spread(
     of_group, # something for each group, shape (K,)
-    s, # groups, one after the other, shape (n,)
-    sizes, # of the groups
+    sizes, # of the groups, one after the other
 ): # the same for each value, shape (n,)
     "What belongs to a group, for each of its values."
-    return np.repeat(of_group, sizes) if array_module(s) is np else of_group[s]
+    if not isinstance(of_group, Tensor): return np.repeat(of_group, sizes)
+    repeats = torch.as_tensor(sizes, device=of_group.device)
+    return of_group.repeat_interleave(repeats, output_size=int(sum(sizes)))
 
 def rank_starts(
-    s, # groups, one after the other, shape (n,)
+    x, # values, group after group, shape (n,)
     sizes, # of the groups, shape (K,)
     mass=None, # weights of the values, summing to one in each group, None for equal ones
 ) -> tuple: # where the rank cell of each value begins, its mass, and the first value of each group
     "The rank cells of the values of each group."
-    xp = array_module(s)
-    n = xp.asarray(sizes, device=s.device)
+    xp = array_module(x)
+    n = xp.asarray(sizes, device=x.device)
     first = n.cumsum(0) - n
     if mass is None:
-        start, n = as_float64(xp.arange(len(s), device=s.device)), as_float64(n)
-        start -= spread(as_float64(first), s, sizes)
-        start /= spread(n, s, sizes)
-        return start, spread(1 / n, s, sizes), first
+        start, n = as_float64(xp.arange(len(x), device=x.device)), as_float64(n)
+        start -= spread(as_float64(first), sizes)
+        start /= spread(n, sizes)
+        return start, spread(1 / n, sizes), first
     start = mass.cumsum(0) - mass
-    start -= spread(start[first], s, sizes)
+    start -= spread(start[first], sizes)
     return xp.clip(start, 0, 1), mass, first
 
 # %% ../../nbs/transport/06_barycentre.ipynb #1df9a084
 def barycentre_costs(
     x, # values, group after group, each sorted, shape (n,)
-    s, # their groups, 0 to K - 1, shape (n,)
     sizes, # of the groups, shape (K,)
     w, # weights of the groups, summing to one, shape (K,)
     mass=None, # weights of the values, summing to one in each group, None for equal ones
 ) -> tuple: # the weighted sum of W_2^2 to the barycentre, and its gradient for each value
     "Transport of K sorted samples to their barycentre, by one sort of all their knots."
-    start, m, first = rank_starts(s, sizes, mass)
-    xp, w, growth = array_module(x), spread(w, s, sizes), x * 1
+    start, m, first = rank_starts(x, sizes, mass)
+    xp, w, growth = array_module(x), spread(w, sizes), x * 1
     growth[1:] -= x[:-1]
     growth[first] = x[first]
     growth *= w
@@ -81,7 +82,7 @@ def barycentre_costs(
     end[:-1] = begin[1:]
     end[first - 1] = C[-1] # of the last value of each group
     g = 2 * w * (m * x - (end - begin))
-    return (g * x).sum() / 2, share_ties(x, g, mass, s)
+    return (g * x).sum() / 2, share_ties(x, g, mass, sizes)
 
 # %% ../../nbs/transport/06_barycentre.ipynb #603dea47
 def group_weights(
@@ -95,7 +96,6 @@ def group_weights(
 # %% ../../nbs/transport/06_barycentre.ipynb #288f3d4b
 def group_costs(
     x, # values, group after group, each sorted, shape (n,)
-    s, # their groups, 0 to K - 1, shape (n,)
     sizes, # of the groups, shape (K,)
     p: float = 2, # exponent, at least 1
     w=None, # weights of the groups, summing to one; None for equal ones
@@ -105,13 +105,13 @@ def group_costs(
     if len(sizes) == 2:
         cut = sizes[0]
         masses = () if mass is None else (mass[:cut], mass[cut:])
-        value, *grads = sorted_costs(x[:cut], x[cut:], p, *masses)
-        return value, array_module(x).concat(grads)
+        value, *grads = unshared_costs(x[:cut], x[cut:], p, *masses)
+        return value, share_ties(x, array_module(x).concat(grads), mass, sizes)
     if w is None: w = np.full(len(sizes), 1 / len(sizes))
     if p != 2: return pairwise_costs(x, sizes, w, p, mass)
     pairs = float(1 - (w * w).sum()) / 2
     w = array_module(x).asarray(w, device=x.device)
-    value, g = barycentre_costs(x - x.mean(), s, sizes, w, mass)
+    value, g = barycentre_costs(x - x.mean(), sizes, w, mass)
     return value / pairs, g / pairs
 
 # %% ../../nbs/transport/06_barycentre.ipynb #c48a0318
@@ -121,9 +121,13 @@ def count_groups(
     s, # group of each value: booleans or whole numbers, array of shape (n,)
 ) -> tuple: # groups counted from 0 without gaps, and a list of their sizes
     "The groups that are there."
-    if s.dtype == bool: s = s.view(np.uint8)
-    elif s.min() < 0 or s.max() >= MOST: s = np.unique(s, return_inverse=True)[1]
-    sizes = np.bincount(s).tolist()
+    if s.dtype == bool:
+        ones = np.count_nonzero(s)
+        s, sizes = s.view(np.uint8), [len(s) - ones, ones]
+    else:
+        large = s.view(f"u{s.itemsize}").max() >= MOST # or negative
+        if large: s = np.unique(s, return_inverse=True)[1]
+        sizes = np.bincount(s).tolist()
     if len(sizes) > MOST:
         raise ValueError(f"`s` holds {len(sizes)} groups: at most {MOST} can be compared. Is it a "
                          "continuous column? Cut it into groups, for example with `pandas.qcut`.")
@@ -153,24 +157,28 @@ def survey_tensor(
     return *(_without_gaps(s, sizes) if 0 in sizes else (s, sizes)), (low, high)
 
 # %% ../../nbs/transport/06_barycentre.ipynb #c54116f2
-MANY = 2000 # values from which packing pays
+def ordered_bits(f):
+    "Values in single precision as whole numbers in the same order."
+    bits = f.view(np.int32)
+    turned = bits >> 31 # all ones if negative
+    turned &= 0x7fffffff
+    turned ^= bits
+    return turned
 
-def packed_order(
+def radix_order(
     f, # values in single precision, shape (n,)
     s, # their groups, counted from 0, shape (n,)
 ): # places, shape (n,)
-    "Group after group, each from its smallest value to its largest, by sorting whole numbers."
-    bits = len(f).bit_length()
-    key = f.view(np.int32).astype(np.int64)
-    key ^= (key >> 63) & 0x7fffffff
-    key += s.astype(np.int64) << 32
-    key <<= bits
-    key += np.arange(len(f))
-    key.sort()
-    key &= (1 << bits) - 1
-    return key
+    "Group after group, each from its smallest value to its largest, digit by digit."
+    bits = ordered_bits(f)
+    order = bits.astype(np.uint16).argsort(stable=True)
+    high = (bits >> 16).astype(np.int16)
+    order = order.take(high.take(order).argsort(stable=True))
+    return order.take(s.take(order).argsort(stable=True))
 
 # %% ../../nbs/transport/06_barycentre.ipynb #07104ebe
+MANY = 2000 # values from which this pays
+
 def group_order(
     f, # values, shape (n,)
     s, # their groups, booleans or whole numbers, shape (n,)
@@ -181,8 +189,8 @@ def group_order(
         order = f.argsort()
         return order[s[order].argsort(stable=True)], s, sizes, ends
     s, sizes = count_groups(s)
-    if f.dtype == np.float32 and MANY < len(f) < 2 ** 21: # 32 bits, 10 of groups, 21 of places
-        return packed_order(f, s), s, sizes, (float(f.min()), float(f.max()))
+    if f.dtype == np.float32 and len(f) > MANY:
+        return radix_order(f, s), s, sizes, (float(f.min()), float(f.max()))
     order = f.argsort()
     ends = float(f[order[0]]), float(f[order[-1]])
     return order[s[order].argsort(stable=True)], s, sizes, ends
@@ -195,7 +203,7 @@ def check_range(
 ):
     "Raise if a value is NaN or infinite, or if a difference to the power p is too large a number."
     low, high = ends
-    if not -float("inf") < low <= high < float("inf"):
+    if not -inf < low <= high < inf:
         raise NotFinite.of(scores=(int((~array_module(f).isfinite(f)).sum()), len(f)))
     most = 3.4e38 if f.itemsize < 8 else 1.7e308
     try: fits = p * max(1., high - low) ** p < most

@@ -6,6 +6,8 @@
 __all__ = ['cell_costs', 'share_ties', 'sorted_costs', 'wasserstein_1d', 'transport_map']
 
 # %% ../../nbs/transport/02_exact.ipynb #0722a676
+from itertools import accumulate
+
 import numpy as np
 from ..basics.arrays import array_module, as_float64, attach, sum_by
 from ..basics.checks import as_sample
@@ -23,12 +25,10 @@ def cell_costs(
     p: float, # exponent, at least 1
 ) -> tuple: # W_p^p and its gradients with respect to `x` and `y`
     "Value and gradients of W_p^p from the cells of two sorted samples."
-    xp = array_module(x)
-    d = x[i]
-    d -= y[j]
+    d = x.take(i)
+    d -= y.take(j)
     if p == 2: power = d
-    elif p == 1: power = xp.sign(d)
-    else: power = xp.sign(d) * xp.abs(d) ** (p - 1)
+    else: power = array_module(d).sign(d) * abs(d) ** (p - 1)
     slope = width * power
     d *= slope
     value = d.sum()
@@ -41,22 +41,34 @@ def share_ties(
     x, # values, sorted, shape (n,)
     g, # something per value, shape (n,)
     mass=None, # weight of each value, None for equal weights
-    s=None, # group of each value if there are several, one after the other
+    sizes=None, # of the groups, if there are several, one after the other
 ): # `g` with the total of each run of equal values of a group divided by mass
     "Let equal values share what they get."
     xp, new = array_module(x), x[1:] != x[:-1]
-    if s is not None: new |= s[1:] != s[:-1]
-    if mass is None and xp is np: # only those that tie, if any
-        if np.count_nonzero(new) == len(new): return g
-        tied = np.flatnonzero(~(np.append(new, True) & np.append(True, new)))
-        if len(tied) < len(x):
-            g = g.copy()
-            g[tied] = share_ties(x[tied], g[tied], None, None if s is None else s[tied])
-            return g
-    if mass is None: mass = g * 0 + 1
-    run = xp.cumsum(xp.concat((x[:1] != x[:1], new)), 0)
-    total, of = sum_by(run, g, len(g)), sum_by(run, mass, len(g))
-    return mass * (total / xp.where(of > 0, of, 1.))[run]
+    few = mass is None and xp is np # only those that tie, if any
+    if few and np.count_nonzero(new) == len(new): return g
+    first, at = x == x, slice(None) # of its run
+    first[1:] = new
+    for cut in accumulate([] if sizes is None else sizes[:-1]): first[cut] = True
+    if few:
+        tied = ~first
+        tied[:-1] |= ~first[1:]
+        at = tied.nonzero()[0]
+    g, own, run = g * 1, g[at], xp.cumsum(first[at], 0) - 1
+    if mass is None: mass = own * 0 + 1
+    total, of = sum_by(run, own, len(own)), sum_by(run, mass, len(own))
+    g[at] = mass * (total / xp.where(of > 0, of, 1.))[run]
+    return g
+
+# %% ../../nbs/transport/02_exact.ipynb #b81a98f8
+def unshared_costs(x, y, p, x_mass=None, y_mass=None):
+    "What `sorted_costs` gives, before equal values share."
+    if x_mass is not None: return cell_costs(x, y, *weighted_cells(x_mass, y_mass), p)
+    n, m = len(x), len(y)
+    i, j, width = rank_cells(n, m, array_module(x), x.device)
+    if isinstance(x, Tensor): width = as_float64(width) # NumPy divides in double precision
+    width = width / (n * m)
+    return cell_costs(x, y, i, j, width, p)
 
 # %% ../../nbs/transport/02_exact.ipynb #4e6fd249
 def sorted_costs(
@@ -67,13 +79,7 @@ def sorted_costs(
     y_mass=None, # weights of `y` in its order
 ) -> tuple: # W_p^p and its gradients with respect to `x` and `y`
     "Value and gradients of W_p^p of two sorted samples, equal values sharing their rank cells."
-    def cells():
-        if x_mass is not None: return weighted_cells(x_mass, y_mass)
-        i, j, width = rank_cells(len(x), len(y), array_module(x), x.device)
-        width = as_float64(width)
-        width /= len(x) * len(y)
-        return i, j, width
-    value, gx, gy = cell_costs(x, y, *cells(), p)
+    value, gx, gy = unshared_costs(x, y, p, x_mass, y_mass)
     return value, share_ties(x, gx, x_mass), share_ties(y, gy, y_mass)
 
 # %% ../../nbs/transport/02_exact.ipynb #facb9fed
@@ -104,7 +110,7 @@ def wasserstein_1d(
     if not 1 <= p < float("inf"):
         raise ValueError(f"p = {p}: the distance is defined for finite p of at least 1.")
     def compute(x, y): return transport_costs(x, y, p, x_weights, y_weights)
-    return attach(compute, x, y)
+    return attach(compute, (x, y))
 
 # %% ../../nbs/transport/02_exact.ipynb #403d9a43
 def transport_map(

@@ -1,0 +1,179 @@
+"""The training and the mixtures of steering by number: loops, permutations and normal tails.
+
+As in `test_guards.py`, nothing is compared with another part of the package."""
+import itertools
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fairw2_nb.data.dataset import FairDataset
+from fairw2_nb.training.left_out import Aim, binormal_rates, Columns, kept, leave_pairs
+from fairw2_nb.training.mixtures import Blend
+from fairw2_nb.training.stacks import fresh_copy, Run, Stack
+from fairw2_nb.training.steering import steer
+from fairw2_nb.training.tasks import Binary
+from scipy import optimize, stats
+
+
+def small_run(metric="DI", share=None):
+    "Three linear networks; each leaves four of twelve rows out; as many rows of either group."
+    g = torch.Generator().manual_seed(2)
+    s, y = torch.arange(12) % 2, torch.tensor([0, 1, 1, 0] * 3).float()
+    x = 4 * torch.randn(12, 2, generator=g)
+    out = torch.arange(12) // 4 == torch.arange(3)[:, None]
+    nets = [fresh_copy(torch.nn.Linear(2, 1), k) for k in range(3)]
+    run = Run(Stack(nets, .1), FairDataset(x, y, s), Aim(.8, metric), Binary(), 8, g, "cpu", y, s,
+              out)
+    if share: run.shares = [share, 1 - share]
+    return run, nets
+
+
+@pytest.mark.parametrize("metric", ["DI", "DMSE"])
+def test_step_of_a_stack(metric):
+    "A step with a whole batch: mean loss plus λ times the relative distance, one by one."
+    run, nets = small_run(metric, share=.3)
+    run.stack.opt = torch.optim.SGD(run.stack.live.values(), 1.)
+    run.drawn = torch.stack # all rows that may be drawn
+    before = {name: v.clone() for name, v in run.stack.mean.items()}
+    run.train(2., .1)
+    for k, net in enumerate(nets):
+        x, y, s = (v[~run.out[k]] for v in run.data.tensors)
+        f = torch.sigmoid(net(x)[:, 0])
+        loss = -(y * f.log() + (1 - y) * (1 - f).log()).mean()
+        e = f if metric == "DI" else (f - y) ** 2
+        a, b = e[s == 0], e[s == 1]
+        mean = .3 * a.mean() + .7 * b.mean()
+        var = .3 * ((a - mean) ** 2).mean() + .7 * ((b - mean) ** 2).mean()
+        W = min(((a - b[list(order)]) ** 2).mean() for order in itertools.permutations(range(4)))
+        (loss + 2 * W / var).backward()
+        for name, w in net.named_parameters():
+            wanted, found = w.detach() - .1 * w.grad, run.stack.live[name][k].detach()
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+            followed = .98 * before[name][k] + .02 * wanted
+            np.testing.assert_allclose(run.stack.mean[name][k], followed, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("metric", ["DI", "EO difference"])
+def test_rows_of_the_penalty(metric):
+    "Rows of a group that the network may see, for equal opportunity with y = 1."
+    run, _ = small_run(metric)
+    for group in (0, 1):
+        drawn = run.drawn(run.pools[group])
+        for k in range(3):
+            ours = ~run.out[k] & (run.s == group) & ((run.y == 1) | (metric == "DI"))
+            assert sorted(set(drawn[k].tolist())) == torch.nonzero(ours)[:, 0].tolist()
+
+
+def test_rates_of_the_steps():
+    "Ten epochs: six at the full rate; then 4/5, 3/5, 2/5 and 1/5 of it."
+    run, _ = small_run()
+    seen = []
+    run.train = lambda lam, gain: seen.append((lam, gain))
+    run.trained(3., 10, .5)
+    wanted = [(3., r) for r in [.5] * 6 + [.4, .3, .2, .1]]
+    np.testing.assert_allclose(seen, wanted)
+
+
+def rigged(self, lam, epochs, lr):
+    "Networks that learn nothing: the first input plus, of the second, 1 or with a penalty -.2."
+    for name, v in self.stack.mean.items():
+        v.copy_(torch.tensor([0.] if "bias" in name else [[1., -.2 if lam else 1.]]))
+    return self.score()
+
+
+def ratio_of_tails(beta):
+    "Two normal groups, 1 - 1.2 β apart, cut where a fifth of both lies above."
+    gap, tail = 1 - 1.2 * beta, stats.norm.sf
+    c = optimize.brentq(lambda c: tail(c) + tail(c - gap) - .4, -1, 3)
+    return tail(c) / tail(c - gap)
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_known_mixture(monkeypatch, swap):
+    "Networks of which the disparate impact is a known function of β, whatever the groups' names."
+    monkeypatch.setattr(Run, "trained", rigged)
+    n = 4000
+    level = torch.special.ndtri((torch.arange(n // 2) + .5) / (n // 2)).repeat_interleave(2)
+    of, y = torch.arange(n) % 2, (torch.arange(n) // 2 % 5 == 0).float()
+    data = FairDataset(torch.stack([level, of.float()], 1), y, 1 - of if swap else of)
+    out = steer(torch.nn.Linear(2, 1), data, .8, folds=3, epochs=2)
+    wanted = optimize.brentq(lambda beta: ratio_of_tails(beta) - .8, 0, .83)
+    assert out.beta == pytest.approx(wanted, abs=5e-3)
+    history = [row["DI"] for row in out.history[:4]]
+    assert history == pytest.approx([ratio_of_tails(k / 5) for k in range(4)], rel=.02)
+    positive = out.predict(data.x)
+    assert positive.sum() == n / 5 and out.reached.value == pytest.approx(.8, abs=2e-3)
+    rates = [positive[of == k].double().mean().item() for k in (0, 1)]
+    assert rates[0] / rates[1] == pytest.approx(.8, rel=.02)
+
+
+def test_noise_of_few_networks():
+    "Four of ten networks: their mean has a quarter of the noise, the mean of all a tenth."
+    g, n = torch.Generator().manual_seed(0), 20_000
+    s, out = torch.arange(n) % 2, leave_pairs(torch.arange(n) % 5, 5)
+    z, e = torch.randn(n, generator=g) + s, torch.randn(10, n, generator=g)
+    run = SimpleNamespace(out=out, s=s)
+    blend = Blend(run, *((z + c * e).double() for c in (1., .5)))
+    for beta, c in ((0., 1.), (1., .5), (3., -.5)):
+        V = 1 + c ** 2 / 4
+        wanted = math.sqrt(1 - c ** 2 / V * (1 / 4 - 1 / 10))
+        assert blend.at(beta)[1] == pytest.approx(wanted, rel=5e-3)
+
+
+def fraction(t, T):
+    "The mean of a term over t, by integration: half are 0, half normal with variance T."
+    pdf = stats.norm.pdf
+    grid = np.linspace(-40, 40, 80_001)
+    slab = (grid * pdf(grid, scale=T ** .5) * pdf(t - grid)).sum() * (grid[1] - grid[0])
+    return slab / (pdf(t) + pdf(t, scale=(1 + T) ** .5)) / t
+
+
+def test_fraction_that_is_no_noise():
+    t = np.array([[.5, 1., 2., 3., 4.], [.3, .2, .9, 1.1, .1]])
+    for found, row in zip(kept(torch.tensor(t ** 2)), t):
+        T = max(1., 2 * (np.mean(row ** 2) - 1))
+        np.testing.assert_allclose(found, [fraction(v, T) for v in row], rtol=1e-4)
+
+
+def test_means_without_noise():
+    "Three groups, two inputs: each term of a mean by least squares, and what is kept of it."
+    rng, n = np.random.default_rng(1), 240
+    s = np.arange(n) % 4 % 3
+    x = rng.normal(size=(n, 2)) + .3 * s[:, None] * [1., 0.]
+    u = x @ [1., -.5] + rng.normal(size=n)
+    of = [s == k for k in range(3)]
+    inside, left = x.copy(), u.copy()
+    for k in of: inside[k], left[k] = inside[k] - x[k].mean(0), left[k] - u[k].mean()
+    w = np.linalg.lstsq(inside, left, rcond=None)[0]
+    sd = [abs(w[0]) * inside[:, 0].std(), abs(w[1]) * inside[:, 1].std(), (left - inside @ w).std()]
+    wanted = []
+    for k in of:
+        terms = [w[j] * (x[k, j].mean() - x[:, j].mean()) for j in (0, 1)]
+        terms.append(u[k].mean() - u.mean() - sum(terms))
+        t = np.array(terms) / sd / np.sqrt(1 / k.sum() - 1 / n)
+        T = max(1., 2 * (np.mean(t ** 2) - 1))
+        wanted.append(u.mean() + sum(c * fraction(v, T) for c, v in zip(terms, t)))
+    found = Columns(torch.tensor(x), torch.tensor(s)).means(torch.tensor(u))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def test_spreads_are_drawn_together():
+    "Standard deviations of the ranks' normal quantiles, and the cut by SciPy's root."
+    rng = np.random.default_rng(2)
+    s, q = np.r_[np.zeros(100, int), np.ones(300, int)], .2
+    z = rng.normal(size=400) * np.where(s == 0, 1.4, 1.) + .3 * s
+    u = stats.norm.ppf((stats.rankdata(z) - .5) / 400)
+    m, d = (np.array([f(u[s == k]) for k in (0, 1)]) for f in (np.mean, np.std))
+    d = np.log(d)
+    share = np.array([.25, .75])
+    prior = .04 ** 2
+    d = share @ d + (d - share @ d) * prior / (prior + 1 / 200 + 1 / 600) # both groups' errors
+    d = .9 * np.exp(d)
+    c = optimize.brentq(lambda c: share @ stats.norm.sf((c - m) / d) - q, -5, 5)
+    rates, var = binormal_rates(torch.tensor(z), torch.tensor(s), q, .9)
+    t = (m - c) / d
+    np.testing.assert_allclose(rates, stats.norm.cdf(t), rtol=1e-6)
+    slope = stats.norm.pdf(t) / stats.norm.cdf(t)
+    np.testing.assert_allclose(var, slope ** 2 * (1 + t ** 2 / 2) / [100, 300], rtol=1e-6)
