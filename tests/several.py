@@ -7,14 +7,16 @@ import warnings
 
 import torch
 from fairw2_nb import WassersteinPenalty, fit, synthetic_logistic
-from fairw2_nb.basics.processes import as_world, join_world
+from fairw2_nb.basics.processes import as_world, join_world, leave_world
 from fairw2_nb.models.networks import mlp
+from fairw2_nb.penalty import distributed
 from fairw2_nb.training.lambdas import TargetTuner
 from torch import nn
 
 CUTS = {1: [0, 96], 2: [0, 17, 96], 3: [0, 40, 40, 96], 4: [0, 5, 6, 90, 96]}  # uneven, empty
 KINDS = dict(two={}, three={}, error=dict(on="error"), each=dict(given="each"), w1=dict(p=1),
-             relative=dict(relative=True), ring=dict(reference=50), auto=dict(reference="auto"))
+             relative=dict(relative=True), ring=dict(reference=50), auto=dict(reference="auto"),
+             debias=dict(debias=True), paper=dict(grad="paper"), ref=dict(reference=0))
 
 
 def gradients():
@@ -27,12 +29,18 @@ def gradients():
         net.weight.copy_(torch.tensor([[1., -2., .5]]))
         net.bias.zero_()
     own = slice(*CUTS[world.size][world.rank:world.rank + 2])
+    ref = torch.linspace(.1, .7, 31).double()[:, None].expand(31, 2).clone()
+    ref[:, 1] = torch.arange(31) % 2
+    ref = tuple(world.piece(ref).T) # scores and groups, of each process its own
     found = {}
     for name, options in KINDS.items():
         penalty, groups = WassersteinPenalty(**options), s if name == "three" else (s > 0).long()
+        gridless = name in ("relative", "debias", "paper") # gathered, however many there are
+        distributed.GATHERED = 95 if gridless else 96
         for k in range(2):
             net.zero_grad()
-            w = penalty(net(x[own])[:, 0].sigmoid(), groups[own], y[own])
+            f = net(x[own])[:, 0].sigmoid()
+            w = penalty(f, groups[own], y[own], ref if name == "ref" else None)
             w.backward()
             world.mean_gradients(net.parameters())
             grads = [*net.weight.grad[0].tolist(), net.bias.grad.item()]
@@ -101,13 +109,27 @@ def to_be_killed(file, pause):
     return [w.tolist() for w in net.parameters()]
 
 
-if __name__ == "__main__":
+def main(*words):
+    "What torchrun, or `as_process`, lets a process do; it writes down what it found."
     torch.set_num_threads(1)
-    if sys.argv[1] == "all":
+    if words[0] == "all":
         early = sentence(lambda: WassersteinPenalty()(torch.rand(2), torch.tensor([0, 1])))
         join_world()
         told = {"early": early, "gradients": gradients(), "training": training(),
                 "own data": own_data(), "refusals": refusals()}
     else:
-        told = to_be_killed(sys.argv[1], float(sys.argv[2]))
+        told = to_be_killed(words[0], float(words[1]))
     with open(f"rank{os.environ['RANK']}.json", "w") as f: json.dump(told, f)
+
+
+def as_process(rank, processes, port, folder, *words):
+    "One of several processes that a test started itself, as torchrun would have."
+    os.chdir(folder)
+    place = dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=processes, MASTER_PORT=port)
+    os.environ |= {name: str(value) for name, value in place.items()}
+    os.environ["MASTER_ADDR"] = "localhost"
+    main(*words)
+    leave_world()
+
+
+if __name__ == "__main__": main(*sys.argv[1:])

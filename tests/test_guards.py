@@ -6,6 +6,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from threading import Barrier
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from fairw2_nb.penalty.loss import compare, WassersteinPenalty, wasserstein_pena
 from fairw2_nb.penalty.references import AutoRing, Fresh, jumped, Ring
 from fairw2_nb.training.evaluation import evaluate
 from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
-from fairw2_nb.training.loop import fit
+from fairw2_nb.training.loop import fit, fresh_reference
+from fairw2_nb.training.objective import Objective
 from fairw2_nb.training.tasks import Binary
 from fairw2_nb.transport.exact import wasserstein_1d
 from scipy import stats
@@ -450,6 +452,19 @@ def test_classifier_by_hand(options):
     np.testing.assert_allclose(turned.predict_proba(x)[:, 0], f, rtol=1e-3, atol=1e-4)
     nearest = min(abs((f > v).mean() - y.mean()) for v in np.round(f, 4) + 5e-5) # scores may tie
     assert abs((turned.predict(x) == 0).mean() - y.mean()) < nearest + .011
+
+
+def test_processes_share_the_rows_drawn_anew():
+    "Together they score each row once, with its own group and label."
+    data, net, seen = table(110, 0), Line("scores"), []
+    for rank in range(3):
+        run = SimpleNamespace(fresh=31, train=data, model=net, world=World(rank, 3), device="cpu",
+                              generator=torch.Generator().manual_seed(4),
+                              objective=Objective(Binary(outputs="scores")))
+        seen.append(fresh_reference(run))
+    at = torch.randint(110, (31,), generator=torch.Generator().manual_seed(4))
+    wanted = line(data.x[at], net.theta, "scores").detach(), data.s[at], data.y[at].float()
+    for found, column in zip(zip(*seen), wanted): assert_close(torch.cat(found), column)
 
 
 def test_risk_is_the_mean_loss():

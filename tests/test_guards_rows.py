@@ -2,19 +2,39 @@
 
 As in `test_guards.py`, nothing is compared with another part of the package: closed forms, examples
 worked by hand, SciPy, and networks that are known."""
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from fairw2_nb.data import adult as adult_data, census
+from fairw2_nb.data import adult as adult_data, census, mnist
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_logistic
 from fairw2_nb.data.tables import load_table
-from fairw2_nb.experiments import adult
-from fairw2_nb.metrics.certificate import Certificate, certify
+from fairw2_nb.data.faces import FaceDataset
+from fairw2_nb.experiments import adult, celeba, demo, frontier, lambda_transfer, peers
+from fairw2_nb.experiments import mnist as digits
+from fairw2_nb.experiments.experiment import Experiment, rows_of, run_rows
+from fairw2_nb.experiments.methods import Method
+from fairw2_nb.metrics.certificate import Certificate, certify, certify_in_order
+from fairw2_nb.metrics.certificate import pair_bound, worst_pairs
 from fairw2_nb.metrics.report import fairness_report
+from fairw2_nb.models import mlp, networks
+from fairw2_nb.models.logistic import FairLogisticRegression
+from fairw2_nb.models.logistic_gradient import rounded_costs
+from fairw2_nb.models.zafar import ZafarAcceptance
+from fairw2_nb.training.left_out import Aim
+from fairw2_nb.training.loop import _usual_penalty
+from fairw2_nb.training.mixtures import Blend
+from fairw2_nb.training.objective import FixedLambda
+from fairw2_nb.training.stacks import Run
+from fairw2_nb.training.tasks import Binary
 from fairw2_nb.transport.estimation import plug_in_bias, w2_and_variance, w2_interval
 from scipy import stats
+from sklearn.linear_model import LogisticRegression
 
 
 # certificates and intervals
@@ -34,6 +54,25 @@ def test_room_of_a_distance(p, level):
     room = np.sqrt(2 * log * (most[0] ** 2 / 700 + most[1] ** 2 / 400)) + log / (3 * 400)
     assert found.value ** p == pytest.approx(measured)
     assert found.bound ** p == pytest.approx(measured + room)
+
+
+def test_shares_of_the_error():
+    "21/25 for the cut of a large sample, 1/25 for each end of each rate, by SciPy."
+    for x_a, n_a, x_b, n_b in ((48_000, 200_000, 60_000, 210_000), (900, 20_000, 60_000, 10 ** 6)):
+        ratio = x_a / n_a / (x_b / n_b)
+        se = np.sqrt(1 / x_a - 1 / n_a + 1 / x_b - 1 / n_b)
+        asked = np.log(ratio / pair_bound(x_a, n_a, x_b, n_b, .05, ratio)) / se
+        assert stats.norm.isf(.84 * .05) < asked < 1.05 * stats.norm.isf(.84 * .05)
+    ends = stats.binomtest(7, 40).proportion_ci(1 - 2 * .05 / 25, method="exact")
+    assert worst_pairs(5, 30, 7, 40, .05, .8, False)[1].max() == pytest.approx(ends.high)
+
+
+def test_each_candidate_has_its_threshold():
+    f, s = np.linspace(0, 1, 400), np.arange(400) % 4 > 1
+    _, tried = certify_in_order({"x": f, "y": f ** 2}, s, threshold={"x": .3, "y": .6}, level=.6)
+    for name, cut in (("x", .3), ("y", np.sqrt(.6))):
+        rates = [np.mean(f[s == k] > cut) for k in (False, True)]
+        assert tried[name].value == pytest.approx(min(rates) / max(rates))
 
 
 def test_sentences_round_to_the_safe_side():
@@ -72,6 +111,116 @@ def test_the_report_asks_for_its_own_coverage():
         ends[ci] = row.low, row.high
         assert ends[ci] == pytest.approx(w2_interval(f[s == 0], f[s == 1], ci)[1:])
     assert ends[.9][0] < ends[.5][0] < ends[.5][1] < ends[.9][1]
+
+
+# models
+
+@pytest.mark.parametrize("p", [1, 1.5])
+def test_rounded_kinks_by_differences(p):
+    "(gap² + ε²)^(p/2) - ε^p in the place of |gap|^p, value and slopes."
+    rng, eps = np.random.default_rng(0), .1
+    x, y = np.sort(rng.random(6)), np.sort(rng.random(4))
+    def value(x, y):
+        gaps = np.repeat(x, 4) - np.repeat(y, 6)
+        return np.mean((gaps ** 2 + eps ** 2) ** (p / 2) - eps ** p)
+    found, dx, dy = rounded_costs(eps)(x, y, p)
+    assert found == pytest.approx(value(x, y))
+    steps = 1e-6 * np.eye(6)
+    wanted = [(value(x + e, y) - value(x - e, y)) / 2e-6 for e in steps]
+    np.testing.assert_allclose(dx, wanted, rtol=1e-6, atol=1e-9)
+    wanted = [(value(x, y + e) - value(x, y - e)) / 2e-6 for e in steps[:4, :4]]
+    np.testing.assert_allclose(dy, wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_on_the_boundary_as_in_scikit_learn():
+    x, y, s = (v.numpy() for v in synthetic_logistic(100).tensors)
+    models = [kind(fit_intercept=False) for kind in (FairLogisticRegression, ZafarAcceptance)]
+    theirs = LogisticRegression(fit_intercept=False).fit(x, y).predict(np.zeros((1, 8)))
+    for model in models: assert model.fit(x, y, s).predict(np.zeros((1, 8))) == theirs == 0
+
+
+def test_a_target_is_steered_to_as_asked_for(monkeypatch):
+    "Every option arrives."
+    calls = []
+
+    def steer(model, train, target, metric, **options):
+        calls.append((model, train, dict(target=target, metric=metric) | options))
+        return SimpleNamespace(lam=0., beta=.5, threshold=.4, reached=1, certificate=None,
+                               history=[], notes=[])
+    monkeypatch.setattr(mlp, "steer", steer)
+    asked = dict(target=.07, metric="EO difference", threshold="accuracy", certify=.9, lam=3.,
+                 epochs=9, batch_size=77, lr=.02, seed=4, over="mean")
+    x, y, s = (v.numpy() for v in synthetic_logistic(100).tensors)
+    model = mlp.FairMLPClassifier(hidden=(5, 3), **asked).fit(x, y, sensitive_features=s)
+    net, data, found = calls[0]
+    assert found == asked and (model.beta_, model.threshold_) == (.5, .4)
+    assert [w.shape[0] for w in net.parameters() if w.ndim == 2] == [5, 3, 1]
+    assert np.array_equal(data.s, s) and np.array_equal(data.y, y)
+
+
+# steering
+
+class Lines:
+    "Networks that multiply the second input by a weight each, and note what they are shown."
+    def __init__(self, weights):
+        self.model, self.seen = torch.nn.Identity(), []
+        self.live = weights.clone().requires_grad_()
+        self.opt = torch.optim.SGD([self.live], 9.)
+
+    def outputs(self, weights, x):
+        self.seen.append(x)
+        return x[..., 1] * weights[:, None]
+
+    def follow(self): pass
+
+
+@pytest.mark.parametrize("metric", ["DI", "EO difference", "DMSE"])
+def test_a_step_of_steering_by_hand(metric):
+    "Each network its own risk + λ W_2^2 / variance, on rows that it does not leave out."
+    g = torch.Generator().manual_seed(0)
+    s, y = ((torch.rand(90, generator=g) < share).long() for share in (.7, .5))
+    x = torch.stack([torch.arange(90.), torch.randn(90, generator=g) + s], 1)
+    out = torch.arange(90)[None] % 3 != torch.arange(3)[:, None]
+    stack, w = Lines(torch.tensor([.5, -1., 2.])), torch.tensor([.5, -1., 2.], requires_grad=True)
+    run = Run(stack=stack, data=FairDataset(x, y, s), aim=Aim(.8, metric), task=Binary(), y=y, s=s,
+              out=out, batch_size=30, generator=g, device="cpu")
+    run.train(2., .1)
+    counts = y == 1 if metric == "EO difference" else y >= 0
+    loss = 0.
+    for k, shown in enumerate(stack.seen[0]):
+        at, z = shown[:, 0].long(), shown[:, 1] * w[k]
+        assert not out[k][at].any() and sorted(at[:30].tolist()) == list(range(k, 90, 3))
+        groups = at[30:].chunk(2)
+        for j, rows in enumerate(groups): assert (s[rows] == j).all() and counts[rows].all()
+        f = z.sigmoid()
+        loss = loss - torch.where(y[at[:30]] == 1, f[:30], 1 - f[:30]).log().mean()
+        if metric == "DMSE": f = (f - y[at]) ** 2
+        parts = f[30:].chunk(2)
+        shares = [(s[counts] == j).float().mean() for j in (0, 1)]
+        mean = sum(p * v.mean() for p, v in zip(shares, parts))
+        variance = sum(p * ((v - mean) ** 2).mean() for p, v in zip(shares, parts))
+        gap = parts[0].sort().values - parts[1].sort().values
+        loss = loss + 2 * gap.square().mean() / variance
+    wanted = w - .1 * torch.autograd.grad(loss, w)[0]
+    torch.testing.assert_close(stack.live.detach(), wanted.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_left_out_rows_by_a_loop():
+    "Means of the networks that left a row out, and what their noise adds to the spread."
+    rng = np.random.default_rng(0)
+    s, out = np.arange(60) % 3 == 0, np.arange(60)[None] % 4 != np.arange(4)[:, None]
+    truth = rng.normal(size=60) + s
+    Z = [truth + rng.normal(size=(4, 60)), .5 * truth + rng.normal(size=(4, 60))]
+    run = SimpleNamespace(out=torch.tensor(out), s=torch.tensor(s).long())
+    z, narrow = Blend(run, *map(torch.tensor, Z)).at(.3)
+    wanted, noise = [], []
+    for i in range(60):
+        a, b = (v[out[:, i], i] for v in Z) # three of the four
+        wanted.append(.7 * a.mean() + .3 * b.mean())
+        noise.append(np.var(.7 * a + .3 * b, ddof=1) * (1 / 3 - 1 / 4))
+    np.testing.assert_allclose(z, wanted)
+    V = sum(np.var(z.numpy()[s == k]) * np.mean(s == k) for k in (False, True))
+    assert narrow == pytest.approx(np.sqrt(1 - np.mean(noise) / V)) and narrow < .97
 
 
 # tables
@@ -126,7 +275,208 @@ def test_packaged_tables_are_loaded_as_asked_for(module, load, fixed, monkeypatc
         assert .45 < (table["Black residents"] == "more").mean() < .5
 
 
+def test_groups_of_digits_are_drawn_once(monkeypatch):
+    "The coins of the test part come after those of the training part, from one generator."
+    images = torch.zeros(300, 28, 28, dtype=torch.uint8)
+    arrays = images, torch.arange(300) % 10, images[:200], torch.arange(200) % 10
+    monkeypatch.setattr(mnist, "mnist_arrays", lambda *_: arrays)
+    train, test = mnist.mnist_parts.__wrapped__("none", 3)
+    coins = torch.Generator().manual_seed(3)
+    assert torch.equal(train.s, torch.randint(2, (300,), generator=coins))
+    assert torch.equal(test.s, torch.randint(2, (200,), generator=coins))
+
+
 # rows
+
+def accuracy(f, data): return np.mean((np.asarray(f) > .5) == data.y.numpy())
+
+
+def test_faces_are_drawn_for_each_part(monkeypatch):
+    "No two parts from one seed; each measured with its own scores; the middle of each image."
+    seeds = []
+
+    def drawn(n, size, seed):
+        seeds.append(seed)
+        g = torch.Generator().manual_seed(seed)
+        x = torch.arange(size * size, dtype=torch.uint8).view(1, 1, size, size)
+        a = torch.randint(2, (n, 2), generator=g)
+        return FaceDataset(x.expand(n, 3, size, size), a, ["Attractive", "Young"])
+    monkeypatch.setattr(celeba, "synthetic_faces", drawn)
+    small = celeba.Faces(size=4, crop=2, drawn=50)
+    monkeypatch.setitem(celeba.PRESETS, "tiny", small)
+    parts = celeba.face_parts("synthetic", "tiny", 3)
+    assert parts[0].x[0, 0].tolist() == [[5, 6], [9, 10]]
+    for seed in range(20): celeba.face_parts("synthetic", "tiny", seed)
+    assert len(set(seeds[3:])) == 60
+    f = {name: np.random.default_rng(k).random(len(part))
+         for k, (name, part) in enumerate(zip(("train", "valid", "test"), parts))}
+    monkeypatch.setattr(celeba, "kept_scores", lambda *_: f | {"curve": None})
+    row = celeba.celeba_run("score", 1., 3, "tiny", source="synthetic")
+    for prefix, part in zip(("train_", "valid_", ""), parts):
+        wanted = accuracy(f[prefix[:-1] or "test"], part)
+        assert row[f"{prefix}Acc"] == pytest.approx(wanted)
+    assert [row[k] for k in ("images", "valid_images", "test_images")] == [50, 1000, 3000]
+
+
+def test_a_row_of_the_frontier_has_two_parts(monkeypatch):
+    "A fifth of the training part is held out; both are scored in one call and measured apart."
+    jobs = []
+
+    def run(job):
+        jobs.append(job)
+        return job.test.x[:, 0].sigmoid()
+    monkeypatch.setattr(frontier, "find_method", lambda name: Method(run))
+    def table(seed): return synthetic_logistic(500, seed).split(.25, seed=seed)
+    row = frontier.frontier_run("any", 50, 2., 3, epochs=1, table=table)
+    train, test = table(3)
+    part = jobs[0].train
+    seen = {tuple(x) for x in part.x.tolist()}
+    held = train[[tuple(x) not in seen for x in train.x.tolist()]]
+    assert [len(d) for d in (part, held, test)] == [300, 75, 125]
+    assert row["Acc"] == pytest.approx(accuracy(test.x[:, 0].sigmoid(), test))
+    assert row["valid_Acc"] == pytest.approx(accuracy(held.x[:, 0].sigmoid(), held))
+    assert (jobs[0].seed, jobs[0].batch, jobs[0].strength) == (3, 50, 2.)
+
+
+def test_the_choice_is_made_on_the_held_out_part():
+    "Strength 2 is best there among those with a DI of .85 there; elsewhere others would be."
+    rows = [dict(method="W2", batch=50, seed=1, reference=None, strength=k, Acc=a, DI=d,
+                 valid_Acc=va, valid_DI=vd)
+            for k, a, d, va, vd in ((1., .80, .90, .82, .80), (2., .70, .80, .78, .86),
+                                    (4., .75, .95, .76, .90))]
+    assert frontier.chosen_rows(rows, "W2", 50).strength.tolist() == [2.]
+
+
+def test_the_demo_measures_other_rows_than_it_trains_on(monkeypatch):
+    seeds = []
+
+    def drawn(n, seed):
+        seeds.append(seed)
+        return synthetic_logistic(200, seed)
+    monkeypatch.setattr(demo, "synthetic_logistic", drawn)
+    monkeypatch.setattr(demo, "train_steps", lambda *_, **__: None)
+    for seed in range(3): demo.demo_run(1., seed=seed)
+    assert len(set(seeds)) == 6
+
+
+def test_the_papers_settings():
+    "Section 4.1, the controller of Appendix A, and Table 2, as printed."
+    paper = adult.PRESETS["paper"]
+    assert (paper["batch_size"], paper["epochs"]) == (50, 100)
+    assert adult.TARGETS["paper"] == .85
+    assert adult.RULES["paper"] == dict(up=1.1, slack=float("inf"))
+    assert [list(v.values()) for v in digits.TABLE_2.values()] == [
+        [.87, 1., 1., .86, .92, .96, .83, .97, .96, .97],
+        [.98, .94, .96, .96, .93, .95, .91, .95, .93, .97]]
+
+
+def test_linear_models_are_chosen_on_a_fifth_and_fitted_on_all(monkeypatch):
+    train, test = synthetic_logistic(600, 0).split(.25, seed=0)
+    sizes = []
+
+    def fit_linear(model, data):
+        def seen(x): sizes.append((model.C, len(data), len(x)))
+        def predict(x):
+            seen(x)
+            return x[:, 0] > 0
+        def proba(x):
+            seen(x)
+            return np.column_stack([x[:, 0], x[:, 1]])
+        return SimpleNamespace(predict=predict, predict_proba=proba)
+    monkeypatch.setattr(adult, "fit_linear", fit_linear)
+    models = [SimpleNamespace(C=1.), SimpleNamespace(C=2.)]
+    monkeypatch.setitem(adult.LINEAR, "LR", (models, 1.1))
+    scores, chosen = adult.linear_scores("LR", train, test, 0)
+    assert chosen == 2. and sizes == [(1., 360, 90), (2., 450, 450), (2., 450, 150)]
+    assert np.array_equal(scores[1], test.x[:, 1])
+
+
+def test_a_row_of_digits_measures_both_parts(monkeypatch):
+    "And λ = 0 has no gradient: its networks stand in one line."
+    g = torch.Generator().manual_seed(0)
+    parts = [mnist.DigitDataset(torch.randn(n, 1, 28, 28, generator=g), torch.arange(n) % 2,
+                                torch.randint(10, (n,), generator=g)) for n in (120, 80)]
+    class First(torch.nn.Module):
+        def forward(self, x): return x[:, 0, 0, 0]
+    monkeypatch.setattr(digits, "load_mnist", lambda *_, **__: parts)
+    monkeypatch.setattr(digits, "digit_cnn", lambda seed: First())
+    monkeypatch.setattr(digits, "train_digits", lambda *_, **__: [{"loss": .5}])
+    row = digits.mnist_run("SR", "exact", 1., 0)
+    for prefix, part in zip(("train_", ""), parts):
+        assert row[f"{prefix}Acc"] == pytest.approx(accuracy(part.x[:, 0, 0, 0].sigmoid(), part))
+    names = ["Acc", "DI", "MSE", "GP0", "GP1", "TP0", "TN0", "TP1", "TN1"]
+    frame = pd.DataFrame([dict(protocol="SR", grad=kind, lam=lam) | dict.fromkeys(names, .5)
+                          for kind, lam in (("exact", 0.), ("paper", 0.), ("paper", 1.))])
+    assert digits.mnist_table(frame).classifiers.to_dict() == {("SR", "-", 0.): "2",
+                                                               ("SR", "paper", 1.): "1"}
+
+
+def test_peers_by_number(monkeypatch):
+    "In the batch alone, among those with the label that is asked for, at the strength of the job."
+    f, s = torch.tensor([.1, .2, .5, .9, .3, .8]), torch.tensor([0, 0, 0, 1, 1, 1])
+    y, a, b = torch.tensor([1, 0, 1, 1, 1, 0]), [.1, .5], [.9, .3]
+    found = peers.BatchPenalty(peers.mean_difference, given=1)(f, s, y)
+    assert found.item() == pytest.approx((.3 - .6) ** 2)
+    def kernel(u, v): return np.mean([np.exp(-(p - q) ** 2 / .02) for p in u for q in v])
+    found = peers.BatchPenalty(peers.mmd, 1)(f, s, y)
+    assert found.item() == pytest.approx(kernel(a, a) + kernel(b, b) - 2 * kernel(a, b), rel=1e-5)
+    assert peers.BatchPenalty(peers.mean_difference)(f, s).item() == pytest.approx(.4 ** 2)
+    asked = []
+    monkeypatch.setattr(peers, "fit", lambda net, train, **options: asked.append(options))
+    data = synthetic_logistic(100)
+    job = peers.Job(data, data, seed=3, batch=64, strength=7., epochs=5)
+    for lam in (None, 2.): peers.penalised(job, None, lam)
+    names = "lam", "batch_size", "epochs", "seed"
+    assert [tuple(o[k] for k in names) for o in asked] == [(7., 64, 5, 3), (2., 64, 5, 3)]
+
+
+def test_a_row_of_one_lambda(monkeypatch):
+    "What is trained with, on which rows, and R + λ W_2^2 of others; the network stays as it is."
+    asked, seeds = [], []
+
+    def drawn(n, seed):
+        seeds.append(seed)
+        return synthetic_logistic(300, seed)
+    def train(net, data, lam, batch, reference, ring, **_): asked.append((lam, ring))
+    monkeypatch.setattr(lambda_transfer, "synthetic_logistic", drawn)
+    monkeypatch.setattr(lambda_transfer, "train_steps", train)
+    rows = [lambda_transfer.transfer_run(kind, 50, 150, 2, lam=8.)
+            for kind in ("explicit", "ring", "merged", "plain")]
+    assert asked == [(8., False), (8., True), (2., False), (0., False)] and set(seeds) == {4, 5}
+    x, y, s = synthetic_logistic(300, 5).tensors
+    with torch.no_grad(): f = networks.mlp(8, (32, 32), 2)(x).sigmoid().double().numpy()
+    risk = -np.log(np.where(y == 1, f, 1 - f)).mean()
+    a, b = np.sort(f[s == 0]), np.sort(f[s == 1])
+    W = np.mean((np.repeat(a, len(b)) - np.repeat(b, len(a))) ** 2)
+    for row in rows: assert row["objective"] == pytest.approx(risk + 8 * W, rel=1e-5)
+
+
+@pytest.mark.parametrize("layers, columns, lam, size", [
+    ([], (8,), 1., 120), ([], (8,), 0., None), ([torch.nn.Dropout(.1)], (8,), 1., None),
+    ([torch.nn.BatchNorm1d(8)], (8,), 1., None), ([torch.nn.Linear(8, 2300)], (8,), 1., None),
+    ([torch.nn.Flatten()], (2, 2, 2), 1., None), ([torch.nn.Linear(8, 900)], (8,), 1., 120)],
+    ids=["plain", "no weight", "dropout", "statistics", "large", "images", "medium"])
+def test_references_of_ones_own_accord(layers, columns, lam, size):
+    "Drawn anew for tables and networks of up to 20,000 numbers that score a row in one way only."
+    k = torch.arange(120)
+    data = FairDataset(torch.zeros(120, *columns), k % 2, k // 2 % 2)
+    found = _usual_penalty(torch.nn.Sequential(*layers), data, FixedLambda(lam))
+    assert (found.fresh or None) == size and (found.ring is None) == bool(size)
+
+
+def sleepy(seed: int) -> dict:
+    "A run that takes its time."
+    time.sleep(.02)
+    return {"value": float(seed)}
+
+
+def test_rows_of_another_version_and_durations_in_seconds(tmp_path):
+    exp = Experiment("sleepy", "Sleepy", run=sleepy, grid=list, table=lambda f: f, legend="")
+    start = time.perf_counter()
+    frame = run_rows(exp, [dict(seed=1)], tmp_path)
+    assert .02 <= frame.duration[0] <= time.perf_counter() - start
+    assert len(rows_of(exp, tmp_path)) == 1 and not len(rows_of(replace(exp, version=2), tmp_path))
+
 
 def test_networks_of_table_1_see_their_part_only(monkeypatch):
     "Trained on four fifths of the training part, steered by the other fifth, measured on the test."

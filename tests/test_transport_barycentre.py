@@ -6,8 +6,7 @@ import ot
 import pytest
 import torch
 from fairw2_nb.transport.barycentre import barycentre_costs, check_range, count_groups
-from fairw2_nb.transport.barycentre import group_costs, group_order, group_weights, packed_order
-from fairw2_nb.transport.barycentre import pairwise_costs
+from fairw2_nb.transport.barycentre import group_costs, group_order, group_weights, pairwise_costs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,9 +120,9 @@ def test_numbers_without_an_answer(ends, p, words):
         check_range(np.array(ends), ends, p)
 
 
-@given(st.integers(2001, 4000), st.integers(1, 1000), st.integers(0, 50))
+@given(st.integers(1001, 3000), st.integers(1, 1000), st.integers(0, 50))
 @settings(max_examples=20)
-def test_orders_are_those_of_a_sort(n, K, seed):
+def test_digit_by_digit_is_the_order_of_a_sort(n, K, seed):
     "Of both signs, with ties, zeros of both signs and the largest numbers there are."
     rng = np.random.default_rng(seed)
     ends = np.float32([0, -0., 3.4e38, -3.4e38, 1e-45, -1e-45])
@@ -133,4 +132,3 @@ def test_orders_are_those_of_a_sort(n, K, seed):
     expected = np.lexsort((f, s))
     assert (f[order] == f[expected]).all() and (s[order] == s[expected]).all()
     assert (np.sort(order) == np.arange(n)).all()
-    assert (packed_order(f, codes) == order).all() # as 65,536 values and more are sorted

@@ -61,7 +61,7 @@ def exact_gradient(
     order, s, sizes, ends = group_order(f, s)
     check_range(f, ends, p)
     if len(sizes) < 2: return None, None
-    x, w, xp = as_float64(f[order]), None, array_module(f)
+    x, w, xp = as_float64(f.take(order)), None, array_module(f)
     if mass is not None: mass, sums = shares_of(mass[order], s[order], len(sizes))
     if weights != "equal": w = group_weights(weights, sizes if mass is None else sums)
     value, g = group_costs(x, sizes, p, w, mass)

@@ -160,23 +160,11 @@ def survey_tensor(
 def ordered_bits(f):
     "Values in single precision as whole numbers in the same order."
     bits = f.view(np.int32)
-    return bits ^ (bits >> 31 & 0x7fffffff)
+    turned = bits >> 31 # all ones if negative
+    turned &= 0x7fffffff
+    turned ^= bits
+    return turned
 
-def packed_order(
-    f, # values in single precision, shape (n,)
-    s, # their groups, counted from 0, shape (n,)
-): # places, shape (n,)
-    "Group after group, each from its smallest value to its largest, by sorting whole numbers."
-    bits = len(f).bit_length()
-    key = np.left_shift(s, 32, dtype=np.int64)
-    key += ordered_bits(f)
-    key <<= bits
-    key += np.arange(len(f))
-    key.sort()
-    key &= (1 << bits) - 1
-    return key
-
-# %% ../../nbs/transport/06_barycentre.ipynb #98b851eb
 def radix_order(
     f, # values in single precision, shape (n,)
     s, # their groups, counted from 0, shape (n,)
@@ -184,11 +172,12 @@ def radix_order(
     "Group after group, each from its smallest value to its largest, digit by digit."
     bits = ordered_bits(f)
     order = bits.astype(np.uint16).argsort(stable=True)
-    order = order[(bits >> 16).astype(np.int16)[order].argsort(stable=True)]
-    return order[s[order].argsort(stable=True)]
+    high = (bits >> 16).astype(np.int16)
+    order = order.take(high.take(order).argsort(stable=True))
+    return order.take(s.take(order).argsort(stable=True))
 
 # %% ../../nbs/transport/06_barycentre.ipynb #07104ebe
-MANY = 2000 # values from which this pays
+MANY = 1000 # values from which this pays
 
 def group_order(
     f, # values, shape (n,)
@@ -200,9 +189,8 @@ def group_order(
         order = f.argsort()
         return order[s[order].argsort(stable=True)], s, sizes, ends
     s, sizes = count_groups(s)
-    if f.dtype == np.float32 and MANY < len(f) < 2 ** 21: # 32 bits, 10 of groups, 21 of places
-        by = radix_order if len(f) < 2 ** 16 else packed_order
-        return by(f, s), s, sizes, (float(f.min()), float(f.max()))
+    if f.dtype == np.float32 and len(f) > MANY:
+        return radix_order(f, s), s, sizes, (float(f.min()), float(f.max()))
     order = f.argsort()
     ends = float(f[order[0]]), float(f[order[-1]])
     return order[s[order].argsort(stable=True)], s, sizes, ends

@@ -25,8 +25,8 @@ def cell_costs(
     p: float, # exponent, at least 1
 ) -> tuple: # W_p^p and its gradients with respect to `x` and `y`
     "Value and gradients of W_p^p from the cells of two sorted samples."
-    d = x[i]
-    d -= y[j]
+    d = x.take(i)
+    d -= y.take(j)
     if p == 2: power = d
     else: power = array_module(d).sign(d) * abs(d) ** (p - 1)
     slope = width * power
@@ -46,7 +46,7 @@ def share_ties(
     "Let equal values share what they get."
     xp, new = array_module(x), x[1:] != x[:-1]
     few = mass is None and xp is np # only those that tie, if any
-    if few and new.all(): return g
+    if few and np.count_nonzero(new) == len(new): return g
     first, at = x == x, slice(None) # of its run
     first[1:] = new
     for cut in accumulate([] if sizes is None else sizes[:-1]): first[cut] = True
@@ -67,7 +67,8 @@ def unshared_costs(x, y, p, x_mass=None, y_mass=None):
     n, m = len(x), len(y)
     i, j, width = rank_cells(n, m, array_module(x), x.device)
     if isinstance(x, Tensor): width = as_float64(width) # NumPy divides in double precision
-    return cell_costs(x, y, i, j, width / (n * m), p)
+    width = width / (n * m)
+    return cell_costs(x, y, i, j, width, p)
 
 # %% ../../nbs/transport/02_exact.ipynb #4e6fd249
 def sorted_costs(

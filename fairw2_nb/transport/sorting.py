@@ -17,8 +17,8 @@ def rank_cells(
     device="cpu", # where the indices shall live
 ) -> tuple: # indices i, j and integer widths in units of 1/(n m), each of shape (n + m - 1,)
     "The pieces of the rank axis on which the quantile functions of `n` and `m` atoms are flat."
-    ends = xp.arange(0, n * m + 1, m, device=device), xp.arange(n, n * m, n, device=device)
-    knots = xp.concat(ends)
+    there = {} if xp is np else {"device": device}
+    knots = xp.concat((xp.arange(0, n * m + 1, m, **there), xp.arange(n, n * m, n, **there)))
     if xp is np: knots.sort(stable=True) # merges two runs
     else: knots = knots.sort().values
     start = knots[:-1]
