@@ -277,7 +277,9 @@ def reader():
         pytest.skip(f"no browser was found (looked for {', '.join(BROWSERS)})")
     with playwright.sync_playwright() as play:
         running = play.chromium.launch(executable_path=executable, args=FLAGS)
-        yield running.new_context(viewport=DESK, color_scheme="light")
+        session = running.new_context(viewport=DESK, color_scheme="light")
+        session.set_default_timeout(120_000)  # a slow machine is not a failure
+        yield session
         running.close()
 
 
