@@ -10,7 +10,6 @@ import os
 import sys
 import warnings
 from importlib import import_module
-from pathlib import Path
 
 import fairw2_nb
 

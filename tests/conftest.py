@@ -17,13 +17,15 @@ sys.path.insert(0, str(ROOT / "tools"))
 import site_pages
 
 torch.set_num_threads(1)
-settings.register_profile("project", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("project", deadline=None, derandomize=True, print_blob=True,
+                          max_examples=50)  # the same ones each time
 settings.load_profile("project")  # without deadline: a slow machine is not a failure
 
 
 def pytest_collection_modifyitems(items):
-    "Long work first, so that two workers end together: the browser, the wheel, the notebooks."
-    first = ["test_site", "test_wheel", "test_notebooks"]
+    "Long work first, so that two workers end together: the browser, processes, the notebooks."
+    first = ["test_site", "test_processes", "test_mutants", "test_wheel", "test_notebooks"]
+    first += ["test_experiments_workers", "test_experiments_results", "test_cli"]
     places = {name: place for place, name in enumerate(first)}
     items.sort(key=lambda item: places.get(item.module.__name__, len(first)))
 

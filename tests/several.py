@@ -7,7 +7,7 @@ import warnings
 
 import torch
 from fairw2_nb import WassersteinPenalty, fit, synthetic_logistic
-from fairw2_nb.basics.processes import as_world, join_world
+from fairw2_nb.basics.processes import as_world, join_world, leave_world
 from fairw2_nb.models.networks import mlp
 from fairw2_nb.penalty import distributed
 from fairw2_nb.training.lambdas import TargetTuner
@@ -109,13 +109,27 @@ def to_be_killed(file, pause):
     return [w.tolist() for w in net.parameters()]
 
 
-if __name__ == "__main__":
+def main(*words):
+    "What torchrun, or `as_process`, lets a process do; it writes down what it found."
     torch.set_num_threads(1)
-    if sys.argv[1] == "all":
+    if words[0] == "all":
         early = sentence(lambda: WassersteinPenalty()(torch.rand(2), torch.tensor([0, 1])))
         join_world()
         told = {"early": early, "gradients": gradients(), "training": training(),
                 "own data": own_data(), "refusals": refusals()}
     else:
-        told = to_be_killed(sys.argv[1], float(sys.argv[2]))
+        told = to_be_killed(words[0], float(words[1]))
     with open(f"rank{os.environ['RANK']}.json", "w") as f: json.dump(told, f)
+
+
+def as_process(rank, processes, port, folder, *words):
+    "One of several processes that a test started itself, as torchrun would have."
+    os.chdir(folder)
+    place = dict(RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=processes, MASTER_PORT=port)
+    os.environ |= {name: str(value) for name, value in place.items()}
+    os.environ["MASTER_ADDR"] = "localhost"
+    main(*words)
+    leave_world()
+
+
+if __name__ == "__main__": main(*sys.argv[1:])

@@ -1,15 +1,18 @@
 """Settings, keys, campaigns and tables that all experiments share."""
 import hashlib
 import os
+import sys
 import warnings
 from dataclasses import FrozenInstanceError, replace
+from types import SimpleNamespace
 
 import fairw2_nb
 import numpy as np
 import pandas as pd
 import pytest
 from fairw2_nb.experiments.experiment import (
-    Experiment, as_seeds, make_row, mean_sd, provenance_line, report, rows_of, run_rows)
+    Experiment, as_seeds, make_row, mean_sd, one_thread, provenance_line, report, rows_of,
+    run_rows)
 from fairw2_nb.experiments.results import provenance, read_rows
 from hypothesis import given
 from hypothesis import strategies as st
@@ -205,3 +208,13 @@ def test_the_report_says_where_its_numbers_come_from(tmp_path):
     assert "A &lt;toy&gt;" in page and "<toy>" not in page and "DI: a number." in page
     assert provenance_line(frame).startswith("3 rows, seeds 0 to 2, campaign main, data drawn.")
     assert "torch" in page and "3 rows" in page and "http" not in page
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_one_thread_for_torch_imported_or_not(monkeypatch, there):
+    set_to = []
+    torch = SimpleNamespace(set_num_threads=set_to.append) if there else None
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    one_thread()
+    assert (set_to, os.environ["OMP_NUM_THREADS"]) == (([1], "7") if there else ([], "1"))

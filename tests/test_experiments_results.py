@@ -134,7 +134,9 @@ SWEEP = textwrap.dedent("""
         time.sleep(pause)
         return {"square": seed ** 2}
     exp = Experiment("toy", "", run, grid=None, table=None, legend="")
-    try: run_rows(exp, [{"seed": k} for k in range(12)], sys.argv[1], workers=int(sys.argv[2]))
+    settings = [{"seed": k} for k in range(12)]
+    if "slow" in sys.argv: settings[1:] = [s | {"pause": 60.} for s in settings[1:]]
+    try: run_rows(exp, settings, sys.argv[1], workers=int(sys.argv[2]))
     except ValueError as e: sys.exit(f"refused: {e}")
 """)
 
@@ -180,7 +182,7 @@ def test_a_killed_sweep_resumes(sweep, workers):
 
 def test_the_second_writer_says_so_and_the_lock_dies_with_its_owner(sweep):
     command, path = sweep
-    first = start([*command, "1"], path, 1)
+    first = start([*command, "1", "slow"], path, 1)
     second = subprocess.run([*command, "1"], capture_output=True, text=True)
     assert second.returncode and "refused: Another run is writing to" in second.stderr
     assert str(path) in second.stderr and "Traceback" not in second.stderr

@@ -28,8 +28,12 @@ from fairw2_nb.models import mlp, networks
 from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.models.logistic_gradient import rounded_costs
 from fairw2_nb.models.zafar import ZafarAcceptance
+from fairw2_nb.training.left_out import Aim
 from fairw2_nb.training.loop import _usual_penalty
+from fairw2_nb.training.mixtures import Blend
 from fairw2_nb.training.objective import FixedLambda
+from fairw2_nb.training.stacks import Run
+from fairw2_nb.training.tasks import Binary
 from fairw2_nb.transport.estimation import plug_in_bias, w2_and_variance, w2_interval
 from matplotlib import pyplot as plt
 from scipy import optimize, special, stats
@@ -155,6 +159,71 @@ def test_a_target_is_steered_to_as_asked_for(monkeypatch):
     assert found == asked and (model.beta_, model.threshold_) == (.5, .4)
     assert [w.shape[0] for w in net.parameters() if w.ndim == 2] == [5, 3, 1]
     assert np.array_equal(data.s, s) and np.array_equal(data.y, y)
+
+
+# steering
+
+class Lines:
+    "Networks that multiply the second input by a weight each, and note what they are shown."
+    def __init__(self, weights):
+        self.model, self.seen = torch.nn.Identity(), []
+        self.live = weights.clone().requires_grad_()
+        self.opt = torch.optim.SGD([self.live], 9.)
+
+    def outputs(self, weights, x):
+        self.seen.append(x)
+        return x[..., 1] * weights[:, None]
+
+    def follow(self): pass
+
+
+@pytest.mark.parametrize("metric", ["DI", "EO difference", "DMSE"])
+def test_a_step_of_steering_by_hand(metric):
+    "Each network its own risk + λ W_2^2 / variance, on rows that it does not leave out."
+    g = torch.Generator().manual_seed(0)
+    s, y = ((torch.rand(90, generator=g) < share).long() for share in (.7, .5))
+    x = torch.stack([torch.arange(90.), torch.randn(90, generator=g) + s], 1)
+    out = torch.arange(90)[None] % 3 != torch.arange(3)[:, None]
+    stack, w = Lines(torch.tensor([.5, -1., 2.])), torch.tensor([.5, -1., 2.], requires_grad=True)
+    run = Run(stack=stack, data=FairDataset(x, y, s), aim=Aim(.8, metric), task=Binary(), y=y, s=s,
+              out=out, batch_size=30, generator=g, device="cpu")
+    run.train(2., .1)
+    counts = y == 1 if metric == "EO difference" else y >= 0
+    loss = 0.
+    for k, shown in enumerate(stack.seen[0]):
+        at, z = shown[:, 0].long(), shown[:, 1] * w[k]
+        assert not out[k][at].any() and sorted(at[:30].tolist()) == list(range(k, 90, 3))
+        groups = at[30:].chunk(2)
+        for j, rows in enumerate(groups): assert (s[rows] == j).all() and counts[rows].all()
+        f = z.sigmoid()
+        loss = loss - torch.where(y[at[:30]] == 1, f[:30], 1 - f[:30]).log().mean()
+        if metric == "DMSE": f = (f - y[at]) ** 2
+        parts = f[30:].chunk(2)
+        shares = [(s[counts] == j).float().mean() for j in (0, 1)]
+        mean = sum(p * v.mean() for p, v in zip(shares, parts))
+        variance = sum(p * ((v - mean) ** 2).mean() for p, v in zip(shares, parts))
+        gap = parts[0].sort().values - parts[1].sort().values
+        loss = loss + 2 * gap.square().mean() / variance
+    wanted = w - .1 * torch.autograd.grad(loss, w)[0]
+    torch.testing.assert_close(stack.live.detach(), wanted.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_left_out_rows_by_a_loop():
+    "Means of the networks that left a row out, and what their noise adds to the spread."
+    rng = np.random.default_rng(0)
+    s, out = np.arange(60) % 3 == 0, np.arange(60)[None] % 4 != np.arange(4)[:, None]
+    truth = rng.normal(size=60) + s
+    Z = [truth + rng.normal(size=(4, 60)), .5 * truth + rng.normal(size=(4, 60))]
+    run = SimpleNamespace(out=torch.tensor(out), s=torch.tensor(s).long())
+    z, narrow = Blend(run, *map(torch.tensor, Z)).at(.3)
+    wanted, noise = [], []
+    for i in range(60):
+        a, b = (v[out[:, i], i] for v in Z) # three of the four
+        wanted.append(.7 * a.mean() + .3 * b.mean())
+        noise.append(np.var(.7 * a + .3 * b, ddof=1) * (1 / 3 - 1 / 4))
+    np.testing.assert_allclose(z, wanted)
+    V = sum(np.var(z.numpy()[s == k]) * np.mean(s == k) for k in (False, True))
+    assert narrow == pytest.approx(np.sqrt(1 - np.mean(noise) / V)) and narrow < .97
 
 
 # pictures, groups and drawn tables

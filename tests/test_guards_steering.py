@@ -2,15 +2,12 @@
 
 As in `test_guards.py`, nothing is compared with another part of the package."""
 import itertools
-import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.dataset import FairDataset
-from fairw2_nb.training.left_out import Aim, binormal_rates, Columns, kept, leave_pairs
-from fairw2_nb.training.mixtures import Blend
+from fairw2_nb.training.left_out import Aim, binormal_rates, Columns, kept
 from fairw2_nb.training.stacks import fresh_copy, Run, Stack
 from fairw2_nb.training.steering import steer
 from fairw2_nb.training.tasks import Binary
@@ -55,17 +52,6 @@ def test_step_of_a_stack(metric):
             np.testing.assert_allclose(run.stack.mean[name][k], followed, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("metric", ["DI", "EO difference"])
-def test_rows_of_the_penalty(metric):
-    "Rows of a group that the network may see, for equal opportunity with y = 1."
-    run, _ = small_run(metric)
-    for group in (0, 1):
-        drawn = run.drawn(run.pools[group])
-        for k in range(3):
-            ours = ~run.out[k] & (run.s == group) & ((run.y == 1) | (metric == "DI"))
-            assert sorted(set(drawn[k].tolist())) == torch.nonzero(ours)[:, 0].tolist()
-
-
 def test_rates_of_the_steps():
     "Ten epochs: six at the full rate; then 4/5, 3/5, 2/5 and 1/5 of it."
     run, _ = small_run()
@@ -107,19 +93,6 @@ def test_a_known_mixture(monkeypatch, swap):
     assert positive.sum() == n / 5 and out.reached.value == pytest.approx(.8, abs=2e-3)
     rates = [positive[of == k].double().mean().item() for k in (0, 1)]
     assert rates[0] / rates[1] == pytest.approx(.8, rel=.02)
-
-
-def test_noise_of_few_networks():
-    "Four of ten networks: their mean has a quarter of the noise, the mean of all a tenth."
-    g, n = torch.Generator().manual_seed(0), 20_000
-    s, out = torch.arange(n) % 2, leave_pairs(torch.arange(n) % 5, 5)
-    z, e = torch.randn(n, generator=g) + s, torch.randn(10, n, generator=g)
-    run = SimpleNamespace(out=out, s=s)
-    blend = Blend(run, *((z + c * e).double() for c in (1., .5)))
-    for beta, c in ((0., 1.), (1., .5), (3., -.5)):
-        V = 1 + c ** 2 / 4
-        wanted = math.sqrt(1 - c ** 2 / V * (1 / 4 - 1 / 10))
-        assert blend.at(beta)[1] == pytest.approx(wanted, rel=5e-3)
 
 
 def fraction(t, T):

@@ -13,11 +13,11 @@ WIDE, LONG = 100, 25
 # Wished for the rooms: 250,000 in all. They had 275,000 when steering and certificates, listed
 # below, had moved in; since then groups, processes, references and checks grew inside them.
 ROOMS = {
-    "": 7_900, "basics": 25_300, "transport": 15_600, "metrics": 28_600, "data": 61_600,
+    "": 7_900, "basics": 25_300, "transport": 15_600, "metrics": 28_100, "data": 61_600,
     "penalty": 25_700, "training": 35_100, "models": 23_600, "experiments": 100_200,
 }
 LATER = { # capabilities that moved in since; a new module gets a line of its own
-    "experiments/exchange": 4_900,
+    "experiments/exchange": 4_000,
     "basics/processes": 6_600,
     "transport/barycentre": 7_300,
     "transport/estimation": 2_500,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairw2_nb.metrics.certificate import certify, certify_in_order, distance_room, pair_bound
 from fairw2_nb.metrics.certificate import rate_high, rate_low
-from fairw2_nb.metrics.intervals import hard_to_tell, log_ratio_se
+from fairw2_nb.metrics.intervals import log_ratio_se
 from fairw2_nb.metrics.report import fairness_report, threshold_for_rate
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -231,9 +231,3 @@ def test_notes_of_the_report():
     assert few["positive rate"] == .04 and few.pick("positive rate") == {"positive rate": .04}
     fine = fairness_report(y, np.where(np.arange(100) > 79, .9, .1), s, n_boot=20)
     assert fine.notes == () and fine["positive rate"] == .2
-
-
-def test_hard_to_tell():
-    assert hard_to_tell(.7, .85, .05) == "" and "cannot be told apart" in hard_to_tell(.8, .85, .05)
-    assert "no positive" in hard_to_tell(0., .85, np.inf)
-    assert "no positive" in hard_to_tell(np.nan, .85, .1)

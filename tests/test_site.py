@@ -277,7 +277,9 @@ def reader():
         pytest.skip(f"no browser was found (looked for {', '.join(BROWSERS)})")
     with playwright.sync_playwright() as play:
         running = play.chromium.launch(executable_path=executable, args=FLAGS)
-        yield running.new_context(viewport=DESK, color_scheme="light")
+        session = running.new_context(viewport=DESK, color_scheme="light")
+        session.set_default_timeout(120_000)  # a slow machine is not a failure
+        yield session
         running.close()
 
 
@@ -289,18 +291,31 @@ def wait_for_maths(tab):
 
 @pytest.fixture(scope="module")
 def visit(reader, address):
-    "A function that opens a page once, at both widths and all folds open; says what it saw."
+    """A function that opens a page once, at both widths and all folds open; says what it saw.
+
+    One tab visits all pages: a new one costs the browser as much work as a short page."""
+    tab, seen = reader.new_page(), None
+
+    def hear(message):
+        seen.complaints += [message.text] if message.type in ("error", "warning") else []
+
+    tab.on("console", hear)
+    tab.on("pageerror", lambda e: seen.complaints.append(str(e)))
+    tab.on("requestfailed", lambda r: seen.complaints.append(f"{r.url} failed"))
+    tab.on("request", lambda r: seen.requests.append(r.url))
+
+    def leave():
+        "What the page before says from here on is not heard."
+        nonlocal seen
+        seen = SimpleNamespace(complaints=[], requests=[])
+        tab.goto("about:blank")
+        tab.set_viewport_size(DESK)
+        seen = SimpleNamespace(complaints=[], requests=[])
+        return seen
+
     @lru_cache(None)
     def look(page):
-        tab, seen = reader.new_page(), SimpleNamespace(complaints=[], requests=[])
-
-        def hear(message):
-            seen.complaints += [message.text] if message.type in ("error", "warning") else []
-
-        tab.on("console", hear)
-        tab.on("pageerror", lambda e: seen.complaints.append(str(e)))
-        tab.on("requestfailed", lambda r: seen.complaints.append(f"{r.url} failed"))
-        tab.on("request", lambda r: seen.requests.append(r.url))
+        seen = leave()
         seen.status = tab.goto(f"{address}/{page}").status
         wait_for_maths(tab)
         seen.equations = tab.locator(".arithmatex").count()
@@ -314,10 +329,10 @@ def visit(reader, address):
         tab.evaluate(twice)
         seen.phone_width = tab.evaluate("document.scrollingElement.scrollWidth")
         seen.sticking_out = tab.evaluate(STICKING_OUT)
-        tab.close()
         return seen
 
-    return look
+    yield look
+    tab.close()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """fit, tuners and estimator: reproducible, resumable, undisturbed, clear about what went wrong."""
 import copy
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -86,36 +87,39 @@ def test_same_seed_same_network_and_resume(parts, options, tmp_path):
 
 
 KILLED = textwrap.dedent("""
-    import sys, torch
+    import sys, time, torch
     torch.set_num_threads(1)
     from fairw2_nb.data.dataset import FairDataset
     from fairw2_nb.data.synthetic import synthetic_logistic
     from fairw2_nb.models.networks import mlp
     from fairw2_nb.training.loop import fit
     net = mlp(8, (32, 32), 0)
-    fit(net, synthetic_logistic(2000), lam=3., epochs=12, batch_size=20, checkpoint=sys.argv[1],
-        progress=False)
+    pause = float(sys.argv[3])
+    fit(net, synthetic_logistic(2000), lam=3., epochs=12, batch_size=40, checkpoint=sys.argv[1],
+        watch=lambda net: time.sleep(pause), progress=False)
     torch.save(net.state_dict(), sys.argv[2])
 """)
 
 
-def test_a_killed_training_ends_where_it_would_have(tmp_path):
+def test_a_killed_training_ends_where_it_would_have(tmp_path, monkeypatch):
     script = tmp_path / "train.py"
     script.write_text(KILLED)
 
-    def command(name):
-        files = [str(tmp_path / f"{name}{end}") for end in (".pt", "-net.pt")]
-        return [sys.executable, str(script), *files]
-    subprocess.run(command("whole"), check=True)
-    process = subprocess.Popen(command("killed"))
+    def files(name): return [str(tmp_path / f"{name}{end}") for end in (".pt", "-net.pt")]
+
+    def run_here(name):
+        monkeypatch.setattr(sys, "argv", ["train.py", *files(name), "0"])
+        runpy.run_path(str(script))
+    run_here("whole")
+    process = subprocess.Popen([sys.executable, str(script), *files("killed"), ".01"])
     deadline = time.monotonic() + 60
     while not (tmp_path / "killed.pt").exists() and time.monotonic() < deadline:
         time.sleep(.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    subprocess.run(command("killed"), check=True)
-    files = [tmp_path / f"{name}-net.pt" for name in ("whole", "killed")]
-    nets = [torch.load(file, weights_only=True) for file in files]
+    assert not (tmp_path / "killed-net.pt").exists()
+    run_here("killed") # goes on where the other process was killed
+    nets = [torch.load(files(name)[1], weights_only=True) for name in ("whole", "killed")]
     assert all(torch.equal(nets[0][k], nets[1][k]) for k in nets[0])
 
 

@@ -120,7 +120,7 @@ def test_numbers_without_an_answer(ends, p, words):
         check_range(np.array(ends), ends, p)
 
 
-@given(st.integers(2001, 4000), st.integers(1, 1000), st.integers(0, 50))
+@given(st.integers(1001, 3000), st.integers(1, 1000), st.integers(0, 50))
 @settings(max_examples=20)
 def test_digit_by_digit_is_the_order_of_a_sort(n, K, seed):
     "Of both signs, with ties, zeros of both signs and the largest numbers there are."

@@ -9,7 +9,7 @@ import ot
 import pytest
 import torch
 from fairw2_nb.transport.grid import GroupCDF, bin_index, eta_grid, group_cdf
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -45,6 +45,7 @@ def test_every_score_is_counted_once(pairs, J):
 
 
 @given(pairs, n_bins)
+@settings(max_examples=100)  # a guard of tests/mutants.py
 def test_bins_are_half_open_and_the_last_is_closed(pairs, J):
     scores, _ = tensors(pairs)
     eta = eta_grid(scores, J)
@@ -53,6 +54,7 @@ def test_bins_are_half_open_and_the_last_is_closed(pairs, J):
 
 
 @given(both, n_bins)
+@settings(max_examples=100)  # a guard of tests/mutants.py
 def test_h_is_the_strict_sum_of_indicators(pairs, J):
     scores, s = tensors(pairs)
     cdf = group_cdf(scores, s, J, lo=0, hi=1)
@@ -198,6 +200,7 @@ def scan(cdf, f, g):
 
 
 @given(both, n_bins)
+@settings(max_examples=100)  # a guard of tests/mutants.py
 def test_cor_is_the_scan_in_rational_numbers(pairs, J):
     scores, s = tensors(pairs)
     cdf = group_cdf(scores, s, J, lo=0, hi=1)

@@ -8,10 +8,8 @@ __all__ = ['load_celeba']
 # %% ../../nbs/data/08_celeba.ipynb #d52442ad
 import hashlib
 import warnings
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from ..basics.files import cache_dir, user_dir
 from ..basics.packages import torchvision_module

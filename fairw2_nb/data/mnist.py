@@ -8,7 +8,6 @@ __all__ = ['DigitDataset', 'load_mnist']
 # %% ../../nbs/data/05_mnist.ipynb #6cd8d3fb
 import gzip, hashlib, io, warnings
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import torch

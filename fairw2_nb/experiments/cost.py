@@ -26,7 +26,7 @@ from .experiment import Experiment
 from .memory import COUNTER, fresh_memory
 from .mnist import train_digits
 from .timing import NAMES, contestants, groups_contest, interleaved
-from .timing import penalty_contest
+from .timing import penalty_contest, stages_contest
 from ..models.networks import digit_cnn, mlp, resnet18_logit
 from ..penalty.loss import WassersteinPenalty
 from ..penalty.references import Fresh
@@ -93,6 +93,10 @@ def time_groups(n, **rest):
     "Two groups, twenty, and twenty by POT pair by pair, where that takes seconds at most."
     return in_us(groups_contest(n, max(5, min(101, 1_000_000 // n)), pairs=n <= 100_000))
 
+def time_stages(n, **rest):
+    "A call and its stages."
+    return in_us(stages_contest(n, max(9, min(501, 3_000_000 // n))))
+
 # %% ../../nbs/experiments/09_cost.ipynb #3e7e5be9
 def time_epoch(rounds=9, batches=40, **rest):
     "An epoch of a small CNN, plain and with the ring-buffer penalty."
@@ -150,7 +154,7 @@ def time_step(net, reference, rounds=None, **rest):
 COSTS = {
     "penalty": time_penalty, "large": time_large, "sinkhorn": time_sinkhorn, "memory": memory_of,
     "error": relative_errors, "epoch": time_epoch, "epoch on MNIST": time_digits,
-    "step": time_step, "groups": time_groups,
+    "step": time_step, "groups": time_groups, "stages": time_stages,
 }
 
 def this_machine():
@@ -189,23 +193,24 @@ def runnable(settings):
     return [s for s in settings if s["what"] != "memory"]
 
 # %% ../../nbs/experiments/09_cost.ipynb #746798fe
-SIZES = 50, 200, 2000, 10_000, 100_000, 1_000_000
+SIZES = 16, 50, 200, 512, 2000, 10_000, 100_000, 1_000_000
 
 def call_settings():
     "Time, memory and error of calls, by size."
     bursts = {n: max(1, min(10, 100_000 // n)) for n in SIZES}
     warm = [dict(what="penalty", n=n, reference=r, burst=bursts[n])
-            for n in SIZES for r in (0, 8000)]
-    cold = [dict(what="penalty", n=n) for n in SIZES[:4]]
+            for n in SIZES for r in (0, 8000) if r or bursts[n] > 1]
+    cold = [dict(what="penalty", n=n, repeat=k) for n in SIZES for k in range(3)]
     error = [dict(what="error", n=n, name=name, gap=gap) for n in SIZES
              for name in ("ours", "POT", "autograd", "sinkhorn") for gap in (0., .5)
              if name != "sinkhorn" or n <= 2000]
-    memory = [dict(what="memory", n=n, name=name) for n in SIZES[3:] for name in NAMES]
+    memory = [dict(what="memory", n=n, name=name) for n in SIZES[5:] for name in NAMES]
     memory += [dict(what="memory", n=10 ** 7, name=name) for name in ("ours", "sort")]
     memory += [dict(what="memory", n=10_000, name="sinkhorn")]
-    smooth = [dict(what="sinkhorn", n=n) for n in SIZES[:4]]
+    smooth = [dict(what="sinkhorn", n=n) for n in (50, 200, 2000, 10_000)]
     smooth += [dict(what="sinkhorn", n=2000, reference=8000)]
-    smooth += [dict(what="groups", n=n) for n in SIZES[2:]]
+    smooth += [dict(what="groups", n=n) for n in SIZES[4:]]
+    smooth += [dict(what="stages", n=n) for n in (50, 10_000, 1_000_000)]
     return error + warm + cold + memory + smooth + [dict(what="large", n=10 ** 7)]
 
 # %% ../../nbs/experiments/09_cost.ipynb #68bcecff

@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 from statistics import median
 
-import numpy as np
 import pandas as pd
 import torch
 from ..basics.processes import as_world, join_world, leave_world
@@ -25,23 +24,6 @@ from ..penalty.distributed import crowd_of, on_grid
 from ..penalty.loss import distance
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.nn.parallel import DistributedDataParallel
-
-# %% ../../nbs/experiments/21_exchange.ipynb #f6d13a09
-def terms(kind, ranks, n, n_bins=4096, n_groups=2):
-    "What the model multiplies its coefficients with."
-    cells = n_bins * n_groups
-    if kind == "gathered": rounds, size, values = ranks - 1, 16 * n, n
-    else: rounds, size, values = 2 * (ranks - 1), 8 * cells, min(n, cells) + n / ranks
-    return [1., rounds, size, values * np.log2(values)]
-
-def cost_model(rows) -> np.ndarray: # milliseconds: at all, a round, a byte, a value in a sort
-    "Coefficients that are not negative, with the smallest relative errors."
-    from scipy.optimize import nnls
-    rows = rows[rows.ranks > 1]
-    found = [(terms(kind, r.ranks, r.n), max(r[f"{kind}_ms"] - r.plain_ms, .05))
-             for _, r in rows.iterrows() for kind in ("gathered", "grid")]
-    made = np.array([np.array(x) / t for x, t in found])
-    return nnls(made, np.ones(len(made)))[0]
 
 # %% ../../nbs/experiments/21_exchange.ipynb #52c76caf
 def one_step(net, opt, x, y, s, crowd, kind):

@@ -8,6 +8,8 @@ __all__ = ['Experiment', 'run_rows', 'rows_of', 'mean_sd']
 # %% ../../nbs/experiments/01_experiment.ipynb #fb4367c0
 import inspect
 import json
+import os
+import sys
 import time
 import warnings
 from dataclasses import dataclass
@@ -91,12 +93,17 @@ def check_data(exp, setting, about):
                          f"{about['data']} when the command began: they changed, or a worker "
                          "sees others. Nothing was written for this run; start it again.")
 
+def one_thread():
+    "Let torch compute with one thread, whether it is imported already or only later."
+    if torch := sys.modules.get("torch"): torch.set_num_threads(1)
+    else: os.environ["OMP_NUM_THREADS"] = "1"
+
+# %% ../../nbs/experiments/01_experiment.ipynb #f6e88b9a
 TURN = RLock() # of a process; a run may hold a sweep
 
 def make_row(exp, setting, about) -> dict: # setting, results, duration, label and provenance
     "Run one setting and make its row."
-    import torch
-    torch.set_num_threads(1)
+    one_thread()
     check_data(exp, setting, about)
     start = time.perf_counter()
     with TURN, warnings.catch_warnings():

@@ -26,7 +26,7 @@ import pandas as pd
 import torch
 from ..data.dataset import FairDataset
 from ..data.tables import load_table
-from .experiment import as_seeds, Experiment, rows_of, run_rows
+from .experiment import as_seeds, Experiment, run_rows
 from .results import append_row, read_rows, set_aside
 from ..training.loop import fit
 from torch import nn

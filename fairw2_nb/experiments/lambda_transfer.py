@@ -9,7 +9,6 @@ __all__ = ['LAMBDA_TRANSFER', 'REFERENCES']
 import time
 
 import matplotlib.pyplot as plt
-import pandas as pd
 import torch
 from ..data.synthetic import synthetic_logistic
 from .experiment import Experiment, as_seeds, mean_sd

@@ -12,8 +12,9 @@ from statistics import median
 
 import torch
 from .peers import pot_w2
-from ..penalty.gradients import paper_gradient
+from ..penalty.gradients import exact_gradient, paper_gradient
 from ..penalty.loss import wasserstein_penalty
+from ..transport.exact import sorted_costs
 
 # %% ../../nbs/experiments/08_timing.ipynb #141a610e
 def interleaved(
@@ -102,3 +103,25 @@ def groups_contest(n, repeats, groups=20, pairs=True):
     runs = {name: lambda loss=loss: gradient_of(loss, f) for name, loss in losses.items()}
     slow = {"pairs": runs.pop("pairs")} # by itself: it would leave the others a cold cache
     return interleaved(runs, repeats) | (interleaved(slow, 3) if pairs else {})
+
+# %% ../../nbs/experiments/08_timing.ipynb #080842cc
+class _Nothing(torch.autograd.Function):
+    "A node whose value and gradient are there already."
+    @staticmethod
+    def forward(ctx, z, g):
+        ctx.g = g
+        return torch.scalar_tensor(0.)
+
+    @staticmethod
+    def backward(ctx, grad_output): return grad_output * ctx.g, None
+
+def stages_contest(n, repeats):
+    "Time of a call and of its stages, on the same scores."
+    g = torch.Generator().manual_seed(n)
+    f, s = torch.rand(n, generator=g), torch.rand(n, generator=g) < .7
+    x, y = (f[of].sort().values.double().numpy() for of in (~s, s))
+    runs = {"ours": lambda: gradient_of(lambda z: wasserstein_penalty(z, s), f),
+            "node": lambda: gradient_of(lambda z: _Nothing.apply(z, f), f),
+            "gradient": lambda: exact_gradient(f, s, n),
+            "cells": lambda: sorted_costs(x, y, 2)}
+    return interleaved(runs, repeats)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from .counts import gap, lowest_over_highest, ratio, table_good, table_odds
 from .counts import table_positive
-from scipy.stats import norm
+from scipy.special import ndtri
 
 # %% ../../nbs/metrics/03_intervals.ipynb #a87817bc
 def summarise(
@@ -159,7 +159,7 @@ def closed_form(
     ci: float, # coverage
 ) -> dict: # {metric: (low, high)} of the whole, {(metric, k): (low, high)} of group k
     "Intervals of rates, of their gaps and of their ratios."
-    z, (n_0, n_1) = norm.ppf((1 + ci) / 2).item(), N.sum(-1).T
+    z, (n_0, n_1) = ndtri((1 + ci) / 2).item(), N.sum(-1).T
     size = dict.fromkeys(("positive rate", "GP", "MSE"), n_0 + n_1) | {"TP": n_1}
     size |= dict.fromkeys(("FP", "TN"), n_0)
     found = {m: wilson(whole[m], N.sum(), z) for m in ("Acc", "positive rate")}
@@ -171,20 +171,6 @@ def closed_form(
         ends = ratio_interval if m in ("DI", "DMSE") else gap_interval
         found[m] = ends(groups[of][a], size[of][a], groups[of][b], size[of][b], z)
     return {key: (float(low), float(high)) for key, (low, high) in found.items()}
-
-# %% ../../nbs/metrics/03_intervals.ipynb #24c152b7
-def hard_to_tell(
-    measured: float, # ratio that was measured, such as DI
-    target: float, # ratio that was asked for
-    se: float, # standard error of its logarithm
-) -> str: # a sentence, empty if the two can be told apart
-    "Say when the data cannot tell a target from what was measured."
-    if measured > 0 and abs(np.log(measured / target)) >= 1.96 * se: return ""
-    if not measured > 0 or not np.isfinite(se):
-        return "A group has no positive prediction here: the data say nothing of the ratio."
-    low, high = measured * np.exp([-1.96 * se, 1.96 * se])
-    return (f"The measured {measured:.3f} cannot be told apart from the target {target:.3g} on "
-            f"these data: its 95% interval goes from {low:.3f} to {high:.3f}.")
 
 # %% ../../nbs/metrics/03_intervals.ipynb #ac5b3df5
 WHY_UNDEFINED = {

@@ -25,7 +25,7 @@ from .checkpoint import check_settings, data_in_words, in_words
 from .checkpoint import load_checkpoint, network_in_words
 from .checkpoint import random_states, save_checkpoint, set_random_states
 from .checkpoint import only_run, optimiser_in_words, undisturbed
-from .evaluation import evaluate, fetch, measures, score_all
+from .evaluation import fetch, measures, score_all
 from .objective import FixedLambda, Objective
 from .tasks import Binary
 from fastcore.basics import patch

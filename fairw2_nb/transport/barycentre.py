@@ -177,7 +177,7 @@ def radix_order(
     return order.take(s.take(order).argsort(stable=True))
 
 # %% ../../nbs/transport/06_barycentre.ipynb #07104ebe
-MANY = 2000 # values from which this pays
+MANY = 1000 # values from which this pays
 
 def group_order(
     f, # values, shape (n,)

@@ -9,7 +9,7 @@ __all__ = ['w2_interval']
 import numpy as np
 from ..basics.checks import as_sample
 from .sorting import rank_cells
-from scipy.stats import norm
+from scipy.special import ndtri
 
 # %% ../../nbs/transport/07_estimation.ipynb #43bf6698
 def plug_in_bias(
@@ -46,7 +46,7 @@ def w2_and_variance(
 def sorted_interval(x, y, ci):
     "W_2 of two sorted samples, and the ends of its interval."
     V, variance = w2_and_variance(x, y)
-    b, z = plug_in_bias(x) + plug_in_bias(y), norm.ppf((1 + ci) / 2).item()
+    b, z = plug_in_bias(x) + plug_in_bias(y), ndtri((1 + ci) / 2).item()
     D, sigma2 = max(V - b, 0.), variance / (4 * V) if V else 0.
     middle = D + 2 * z ** 2 * sigma2
     half = z * (4 * sigma2 * D + 4 * z ** 2 * sigma2 ** 2 + b ** 2) ** .5
