@@ -51,7 +51,7 @@ class TargetTuner(ScaledLambda):
     "Steer α until a metric reaches its target where it is measured, at an accuracy of `acc`."
     def __init__(self,
         target: float = .85, # what the metric shall reach
-        metric: str = "DI", # any metric of the whole in `fairness_report`
+        metric: str = "DI", # any of the whole in `fairness_report`, or "W" of the training batches
         acc: float = .75, # accuracy below which α is lowered
         alpha: float = .5, # α to start with
         warm_up: int = 2, # epochs with λ = 0
