@@ -264,20 +264,6 @@ def as_column(
                          "give one entry per score.")
     return z
 
-# %% ../../nbs/basics/03_checks.ipynb #64db1e9d
-def as_mask(
-    s, # groups, 0 or 1: booleans, integers or floats, shape (B,) or (B, 1)
-    f: Tensor, # the scores they belong to, shape (B,)
-    name: str = "s", # how to call it in an error message
-) -> Tensor: # boolean, shape (B,), on the device of `f`
-    "True for group 1."
-    s = as_column(s, f, name)
-    mask = s.to(torch.bool)
-    if s.dtype != torch.bool and not (s == mask).all():
-        raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {s.unique().tolist()[:5]}: "
-                         "recode it, for example `(s == label).long()`.")
-    return mask
-
 # %% ../../nbs/basics/03_checks.ipynb #4d55cef6
 def as_labels(
     y, # labels, or None
