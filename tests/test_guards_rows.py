@@ -12,15 +12,17 @@ import pytest
 import torch
 from fairw2_nb.data import adult as adult_data, census, mnist
 from fairw2_nb.data.dataset import FairDataset
-from fairw2_nb.data.synthetic import synthetic_logistic
+from fairw2_nb.data.synthetic import synthetic_logistic, synthetic_table
 from fairw2_nb.data.tables import load_table
-from fairw2_nb.data.faces import FaceDataset
+from fairw2_nb.data.faces import attribute_ratios, FaceDataset
 from fairw2_nb.experiments import adult, celeba, demo, frontier, lambda_transfer, peers
-from fairw2_nb.experiments import mnist as digits
+from fairw2_nb.experiments import debiased as small_batches, mnist as digits
 from fairw2_nb.experiments.experiment import Experiment, rows_of, run_rows
 from fairw2_nb.experiments.methods import Method
 from fairw2_nb.metrics.certificate import Certificate, certify, certify_in_order
 from fairw2_nb.metrics.certificate import pair_bound, worst_pairs
+from fairw2_nb.metrics.counts import crossed_groups
+from fairw2_nb.metrics.plots import plot_cdfs, plot_quantiles
 from fairw2_nb.metrics.report import fairness_report
 from fairw2_nb.models import mlp, networks
 from fairw2_nb.models.logistic import FairLogisticRegression
@@ -33,7 +35,8 @@ from fairw2_nb.training.objective import FixedLambda
 from fairw2_nb.training.stacks import Run
 from fairw2_nb.training.tasks import Binary
 from fairw2_nb.transport.estimation import plug_in_bias, w2_and_variance, w2_interval
-from scipy import stats
+from matplotlib import pyplot as plt
+from scipy import optimize, special, stats
 from sklearn.linear_model import LogisticRegression
 
 
@@ -223,6 +226,47 @@ def test_left_out_rows_by_a_loop():
     assert narrow == pytest.approx(np.sqrt(1 - np.mean(noise) / V)) and narrow < .97
 
 
+# pictures, groups and drawn tables
+
+def test_pictures_show_the_numbers():
+    "CDFs through the quantiles, arrows at the middles of the ranks, and the threshold."
+    ax = plot_quantiles([.1, .2, .6], [.3, .5, .9], names=("women", "men"), threshold=.4)
+    lines = {line.get_label(): line.get_xydata().tolist() for line in ax.lines}
+    assert lines["women"] == [[.1, 0], [.2, .5], [.6, 1]]
+    assert lines["men"] == [[.3, 0], [.5, .5], [.9, 1]]
+    assert ax.lines[-1].get_xdata()[0] == .4
+    ax = plot_cdfs([.1, .2, .6, .7, .3, .5, .8, .9], [0] * 4 + [1] * 4, arrows=2)
+    ends = [(*note.xyann, *note.xy) for note in ax.texts]
+    assert ends == [(.1, .25, .3, .25), (.6, .75, .8, .75)]
+    plt.close("all")
+
+
+def test_intersections_have_their_names():
+    s = np.array([[a, b] for a in range(2) for b in (5, 6, 7) for _ in range(a + b)])
+    codes, labels = crossed_groups(s)
+    assert [labels[k] for k in codes] == [tuple(row) for row in s.tolist()]
+
+
+def test_interval_of_a_ratio_of_attributes():
+    "exp(± z se), with a z of one's own."
+    a = torch.tensor([[0, 1]] * 6 + [[0, 0]] * 4 + [[1, 1]] * 3 + [[1, 0]] * 9)
+    faces = FaceDataset(torch.zeros(22, 3, 2, 2, dtype=torch.uint8),
+                        torch.column_stack([a, torch.arange(22) % 2]), ["Young", "Hat", "Happy"],
+                        target="Happy")
+    row, se = attribute_ratios(faces, z=3.).loc["Hat"], np.sqrt(.4 / 6 + .75 / 3)
+    assert row.ratio == pytest.approx(.6 / .25)
+    assert (row.low, row.high) == pytest.approx((2.4 * np.exp(-3 * se), 2.4 * np.exp(3 * se)))
+
+
+def test_drawn_table_by_its_formula():
+    "In each group as many positives as its logits say; the offset gives the base rate."
+    x, y, s = (v.double().numpy() for v in synthetic_table(60_000, .3, seed=1).tensors)
+    z = 1.3 * x @ [1., .8, .6, -.5, .3, 0.] + .35 * (s - .5)
+    b = optimize.brentq(lambda b: np.mean(special.expit(z + b)) - .3, -9, 9)
+    for k in (0, 1):
+        assert y[s == k].mean() == pytest.approx(special.expit(z + b)[s == k].mean(), abs=.012)
+
+
 # tables
 
 def people(n=400):
@@ -399,9 +443,15 @@ def test_a_row_of_digits_measures_both_parts(monkeypatch):
     class First(torch.nn.Module):
         def forward(self, x): return x[:, 0, 0, 0]
     monkeypatch.setattr(digits, "load_mnist", lambda *_, **__: parts)
+    asked = []
+
+    def train(net, part, preset, **options):
+        asked.append((len(part), preset, options["lam"], options["seed"], options["penalty"].grad))
+        return [{"loss": .5}]
     monkeypatch.setattr(digits, "digit_cnn", lambda seed: First())
-    monkeypatch.setattr(digits, "train_digits", lambda *_, **__: [{"loss": .5}])
-    row = digits.mnist_run("SR", "exact", 1., 0)
+    monkeypatch.setattr(digits, "train_digits", train)
+    row = digits.mnist_run("SR", "paper", 3., 7, "paper")
+    assert asked == [(120, "paper", 3., 7, "paper")]
     for prefix, part in zip(("train_", ""), parts):
         assert row[f"{prefix}Acc"] == pytest.approx(accuracy(part.x[:, 0, 0, 0].sigmoid(), part))
     names = ["Acc", "DI", "MSE", "GP0", "GP1", "TP0", "TN0", "TP1", "TN1"]
@@ -462,6 +512,59 @@ def test_references_of_ones_own_accord(layers, columns, lam, size):
     data = FairDataset(torch.zeros(120, *columns), k % 2, k // 2 % 2)
     found = _usual_penalty(torch.nn.Sequential(*layers), data, FixedLambda(lam))
     assert (found.fresh or None) == size and (found.ring is None) == bool(size)
+
+
+def quantiles(x, pieces):
+    "A quantile function as so many equal values."
+    return np.repeat(np.sort(x), pieces // len(x))
+
+
+def test_four_ways_to_subtract_a_bias():
+    "Values by sorting, slopes by differences; a reference makes the slopes of a group steeper."
+    rng = np.random.default_rng(0)
+    f, s = torch.tensor(rng.random(20)), torch.arange(20) % 5 // 2 % 2
+    a, b = (f.numpy()[s == k] for k in (0, 1))
+    W = np.mean((quantiles(a, 120) - quantiles(b, 120)) ** 2) # of twelve and eight
+    bias = sum(2 * np.var(v, ddof=1) / len(v) for v in (a, b))
+    for kind, part in (("plain", 0.), ("means", .5), ("flat", 1.)):
+        found = small_batches.debiased(kind, f, s, None, rng)
+        assert found.item() == pytest.approx(W - part * bias), kind
+
+    def halves(f): # of the same lots
+        lots = np.random.default_rng(1)
+        drawn = [lots.permutation(np.flatnonzero(s == k)) for k in (0, 1)]
+        (p, q), (p_, q_) = ([np.sort(f[z[h::2]]) for z in drawn] for h in (0, 1))
+        gap, gap_ = (quantiles(u, 120) - quantiles(v, 120) for u, v in ((p, q), (p_, q_)))
+        return np.mean(gap * gap_)
+    free = f.clone().requires_grad_()
+    found = small_batches.debiased("halves", free, s, None, np.random.default_rng(1))
+    assert found.item() == pytest.approx(halves(f.numpy()))
+    found.backward()
+    wanted = [(halves(f.numpy() + e) - halves(f.numpy() - e)) / 2e-6 for e in 1e-6 * np.eye(20)]
+    np.testing.assert_allclose(free.grad, wanted, rtol=1e-5, atol=1e-8)
+    batch = f[:10].clone().requires_grad_()
+    small_batches.debiased("halves", batch, s[:10], (f[10:], s[10:]),
+                           np.random.default_rng(1)).backward()
+    times = [(s == k).sum() / (s[:10] == k).sum() for k in s[:10]]
+    np.testing.assert_allclose(batch.grad, np.array(times) * wanted[:10], rtol=1e-5, atol=1e-8)
+    ring = small_batches.kept((f[:4], s[:4]), f[4:9], s[4:9], 6)
+    assert torch.equal(ring[0], f[3:9]) and torch.equal(ring[1], s[3:9])
+
+
+def test_faces_are_trained_as_asked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(celeba, "fit", lambda net, train, **options: asked.append(options))
+    monkeypatch.setattr(celeba, "resnet18_logit", lambda seed: torch.nn.Sequential())
+    data = synthetic_logistic(400)
+    celeba.train_faces(data, "error", 2., 3, "tiny", "mse")
+    found = asked[0]
+    assert (found["lam"], found["seed"], found["task"].loss) == (2., 3, "mse")
+    assert found["penalty"].on == "error" and found["penalty"].ring.size == 100
+    many, mirror = torch.arange(12.).view(1, 1, 3, 4).expand(60, 1, 3, 4), celeba.MirrorHalf()
+    assert torch.equal(mirror.eval()(many), many)
+    torch.manual_seed(0)
+    seen = mirror.train()(many)[:, 0, 0].tolist()
+    assert 15 < seen.count([0., 1., 2., 3.]) == 60 - seen.count([3., 2., 1., 0.]) < 45
 
 
 def sleepy(seed: int) -> dict:
