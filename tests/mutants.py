@@ -1132,6 +1132,7 @@ def run_guard(job) -> tuple: # guard, mutant or None, what came out, seconds
     import pytest
     guard, mutant = job
     start, failures = time.perf_counter(), Failures()
+    multiprocessing.current_process()._config["daemon"] = False # tests may start processes
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder).resolve()
         copy_tree(folder)

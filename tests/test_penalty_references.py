@@ -154,3 +154,17 @@ def test_what_a_reference_may_be():
     assert as_reference(Fresh(5)) == Fresh(5) and type(as_reference("auto")) is AutoRing
     for wrong in ("Auto", 2.5, -1, True, [3], Ring):
         with pytest.raises(ValueError, match="whole number"): as_reference(wrong)
+
+
+@pytest.mark.parametrize("reference", [60, "auto"])
+def test_what_given_skips_does_not_enter_a_ring_as_nan(rng, reference):
+    penalty = WassersteinPenalty(given=1, reference=reference)
+    f, s, y = batch(40, rng)
+    penalty(f, s, y)
+    kept = penalty.ring.filled()[0].clone()
+    f[(y == 0).nonzero()[0]] = float("nan")
+    with pytest.raises(ValueError, match="`scores` holds 1 NaN or infinite of 40"):
+        penalty(f, s, y)
+    assert torch.equal(penalty.ring.filled()[0], kept)
+    large = torch.full((40,), 6e4, dtype=torch.float16) # whose sum is not finite in half precision
+    WassersteinPenalty(reference=reference)(large, s)

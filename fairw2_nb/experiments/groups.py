@@ -174,7 +174,7 @@ def chosen_strengths(rows, wish=.85):
                                  for r in rows.itertuples()])
     meets = rows.valid_DI >= wish
     rows = rows.assign(rank=meets * (1 + rows.valid_Acc) + ~meets * rows.valid_DI.fillna(-1))
-    best = rows.sort_values("rank", ascending=False)
+    best = rows.sort_values(["rank", "strength"], ascending=[False, True])
     return best.drop_duplicates(["table", "method", "fold"]).drop(columns="rank")
 
 # %% ../../nbs/experiments/18_groups.ipynb #37d902bd
