@@ -139,7 +139,7 @@ def sweep_run(
 
 # %% ../../nbs/experiments/03_adult.ipynb #7d2a2de7
 def adult_grid(
-    preset: str = "quick", # quick: fits a laptop; paper: the full protocol, hours
+    preset: str = "quick", # quick: seconds a network; paper: the full protocol, minutes
     seeds: str = 3, # number of random splits, or a range such as 100-109
 ) -> list: # settings
     "Six methods on each split."
