@@ -124,7 +124,8 @@ def plot_weights(ax, part, name: str):
         of = part[(part.grad == grad) | (part.lam == 0)] if grad else part
         at = of.lam.map(lams.index)
         ax.plot(at + shift, of[name], ".", color="0.6", ms=4)
-        ax.plot(of.groupby(at)[name].mean(), color="0.2", ls=style, lw=1, label=f"{grad} gradient")
+        label = f"{grad} gradient" if grad else "mean"
+        ax.plot(of.groupby(at)[name].mean(), color="0.2", ls=style, lw=1, label=label)
     ax.set(xticks=range(len(lams)), xlabel="λ")
     ax.set_xticklabels([f"{lam:g}" for lam in lams], fontsize=7)
 
