@@ -16,7 +16,8 @@ from torch import nn
 CUTS = {1: [0, 96], 2: [0, 17, 96], 3: [0, 40, 40, 96], 4: [0, 5, 6, 90, 96]}  # uneven, empty
 KINDS = dict(two={}, three={}, error=dict(on="error"), each=dict(given="each"), w1=dict(p=1),
              relative=dict(relative=True), ring=dict(reference=50), auto=dict(reference="auto"),
-             debias=dict(debias=True), paper=dict(grad="paper"), ref=dict(reference=0))
+             debias=dict(debias=True), paper=dict(grad="paper"), ref=dict(reference=0),
+             weights=dict(reference=50))
 
 
 def gradients():
@@ -40,7 +41,8 @@ def gradients():
         for k in range(2):
             net.zero_grad()
             f = net(x[own])[:, 0].sigmoid()
-            w = penalty(f, groups[own], y[own], ref if name == "ref" else None)
+            weight = (1. + torch.arange(96) % 3)[own] if name == "weights" else None
+            w = penalty(f, groups[own], y[own], ref if name == "ref" else None, weight)
             w.backward()
             world.mean_gradients(net.parameters())
             grads = [*net.weight.grad[0].tolist(), net.bias.grad.item()]

@@ -122,7 +122,8 @@ def test_weights_of_observations(K, p):
 @pytest.mark.parametrize("bad, words", [
     (dict(sample_weight=[-1.] * 120), "non-negative"), (dict(sample_weight=[0.] * 120), "all zero"),
     (dict(sample_weight=[1.] * 3), "one entry per score"), (dict(weights="size"), "weights ="),
-    (dict(sample_weight=[1.] * 120, ref_scores=[.1], ref_s=[1]), "do not go together")])
+    (dict(sample_weight=[1.] * 120, grad="paper"), "counts observations"),
+    (dict(sample_weight=[0.] * 120, ref_scores=[.1], ref_s=[1]), "all zero")])
 def test_mistakes(bad, words):
     f, s, _ = draw()
     with pytest.raises(ValueError, match=words):

@@ -52,7 +52,7 @@ def _known(compute, inputs):
     "Value and gradients as tensors, with the dtypes of the inputs that they belong to."
     value, *grads = compute(*inputs)
     dtype = inputs[0].dtype
-    for x, _ in zip(inputs[1:], grads[1:]): dtype = torch.promote_types(dtype, x.dtype)
+    for x in inputs[1:len(grads)]: dtype = torch.promote_types(dtype, x.dtype)
     if isinstance(value, Tensor): value = value.to(dtype)
     else: value = torch.scalar_tensor(value, dtype=dtype)
     return value, [g if g.dtype == x.dtype else g.to(x.dtype) for x, g in zip(inputs, grads)]

@@ -32,16 +32,22 @@ class Sample(NamedTuple):
 
     def beside(self, f):
         "Without gradient, with the dtype and device of the scores `f` of a batch."
-        y = None if self.y is None else self.y.to(f.device)
-        return Sample(self.scores.detach().to(f), self.s.to(f.device), y)
+        if self.scores.dtype == f.dtype and self.s.device == f.device:
+            if not self.scores.requires_grad: return self # as almost always
+        rest = (None if column is None else column.to(f.device) for column in self[1:])
+        return Sample(self.scores.detach().to(f), *rest)
 
-    def weighted(self, sample_weight, ref):
-        "With weights of the observations, which a reference does not have."
-        if sample_weight is None: return self
-        if ref is not None:
-            raise ValueError("`sample_weight` and a reference do not go together: a reference "
-                             "keeps no weights. Use larger batches instead, with reference=0.")
-        return self._replace(weight=as_column(sample_weight, self.scores, "sample_weight"))
+    def weighted(self, weight, name="sample_weight"):
+        "With weights of the observations; None for a weight of 1 each."
+        if weight is None: return self._replace(weight=torch.ones_like(self.scores).detach())
+        return self._replace(weight=as_column(weight, self.scores, name))
+
+# %% ../../nbs/penalty/03_comparisons.ipynb #3ab0c5f1
+def both_weighted(batch, ref) -> tuple: # of two samples, the second or None
+    "Batch and reference with weights, if one of them has some."
+    if ref is None or (batch.weight is None) == (ref.weight is None): return batch, ref
+    if ref.weight is None: return batch, ref.weighted(None)
+    return batch.weighted(None), ref
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #8544cc64
 BASE, COLUMNS = 100, 3
@@ -107,9 +113,9 @@ def check_weights(w):
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #8596fbb1
 def join(columns, others):
-    "Arrays of a batch, each followed by that of a reference; without weights."
+    "Arrays of a batch, each followed by that of a reference."
     concat = array_module(columns[0]).concat
-    others = [*map(numpy_on_cpu, others), None]
+    others = [*map(numpy_on_cpu, others[:len(columns)])]
     others[1] = whole_numbers(others[1], "ref_s")
     return [None if a is None or b is None else concat((a, b)) for a, b in zip(columns, others)]
 

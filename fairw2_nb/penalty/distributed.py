@@ -30,7 +30,8 @@ def shared(world, sample, **options) -> tuple: # sample of all, slice of one's o
 # %% ../../nbs/penalty/09_distributed.ipynb #a857e514
 def on_grid(world, sample, n_bins=4096) -> Crowd:
     "The values of all processes, rounded to a grid, and counted."
-    f, s, y, _ = (None if c is None else c.detach() for c in sample)
+    f, s, y, weight = (None if c is None else c.detach() for c in sample)
+    m = torch.ones_like(f) if weight is None else weight.to(f)
     ends = torch.stack([f.amin(), f.amax()]) if len(f) else f
     ends = world.gather(ends)[0][0]
     low, width = ends.amin(), (ends.amax() - ends.amin()).clamp_min(1e-30) / n_bins
@@ -38,13 +39,13 @@ def on_grid(world, sample, n_bins=4096) -> Crowd:
     kinds = world.gather(cells.unique())[0][0].unique()
     at = torch.searchsorted(kinds, cells) * n_bins
     at = at + ((f - low) / width).long().clamp(0, n_bins - 1)
-    counts = world.total(torch.bincount(at, minlength=len(kinds) * n_bins).to(f.dtype))
+    counts = world.total(f.new_zeros(len(kinds) * n_bins).index_add_(0, at, m))
     kept = counts.nonzero()[:, 0]
     middles = low + (kept % n_bins + .5).to(f.dtype) * width
     of = kinds[kept // n_bins]
     labels = None if y is None else (of % 2).to(y.dtype)
-    own = torch.searchsorted(kept, at)
-    scale = world.size / counts[at]
+    own = torch.searchsorted(kept, at).clamp_max(len(kept) - 1) # no weight, no bin
+    scale = world.size * m / torch.where(m > 0, counts[at], 1.)
     return Crowd((middles, of // 2, labels, counts[kept]), own, scale, True)
 
 # %% ../../nbs/penalty/09_distributed.ipynb #00364062

@@ -6,6 +6,7 @@
 __all__ = ['paper_gradient', 'exact_gradient']
 
 # %% ../../nbs/penalty/01_gradients.ipynb #816d3639
+import numpy as np
 import torch
 from ..basics.arrays import array_module, as_float64, numpy_on_cpu, sum_by
 from ..transport.barycentre import check_range, group_costs, group_order, group_weights
@@ -35,11 +36,13 @@ def paper_gradient(
 # %% ../../nbs/penalty/01_gradients.ipynb #5e1cb047
 def represented(
     s, # groups of the batch, counted from 0
-    sizes, # of the groups in batch and reference, shape (K,)
+    sizes, # of the groups in batch and reference, or their weights, shape (K,)
+    mass=None, # weights of the scores of the batch
 ): # shape (K,)
     "How many scores of its group each score of the batch stands for."
     xp = array_module(s)
-    own = xp.bincount(s, minlength=len(sizes))
+    if mass is None: own = xp.bincount(s, minlength=len(sizes))
+    else: own = sum_by(s, as_float64(mass), len(sizes))
     return as_float64(xp.asarray(sizes, device=s.device)) / (own + (own == 0))
 
 def shares_of(mass, s, n_groups):
@@ -62,10 +65,13 @@ def exact_gradient(
     check_range(f, ends, p)
     if len(sizes) < 2: return None, None
     x, w, xp = as_float64(f.take(order)), None, array_module(f)
-    if mass is not None: mass, sums = shares_of(mass[order], s[order], len(sizes))
-    if weights != "equal": w = group_weights(weights, sizes if mass is None else sums)
-    value, g = group_costs(x, sizes, p, w, mass)
-    if n_batch < len(f): g *= spread(represented(s[:n_batch], sizes), sizes)
+    sums, own, shares = sizes, None, None # of counts
+    if mass is not None:
+        own = mass[:n_batch]
+        shares, sums = shares_of(mass[order], s[order], len(sizes))
+    if weights != "equal": w = group_weights(weights, sums)
+    value, g = group_costs(x, sizes, p, w, shares)
+    if n_batch < len(f): g *= spread(represented(s[:n_batch], sums, own), sizes)
     grad = xp.empty_like(f)
-    grad[order] = xp.asarray(g, dtype=f.dtype)
+    grad[order] = g if xp is np else g.to(f.dtype)
     return value, grad[:n_batch] if xp is torch else torch.from_numpy(grad[:n_batch])

@@ -12,6 +12,7 @@ from zlib import crc32
 import torch
 from ..basics.arrays import attach, numpy_on_cpu
 from ..basics.processes import as_world
+from .comparisons import both_weighted, check_weights
 from .comparisons import How, USUAL, Sample, checked, check_options, columns_of
 from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
 from .comparisons import uncompiled, warn_caller, whole_numbers
@@ -34,8 +35,10 @@ def part_gradient(how, n, f, s, mass=None):
                     "`reference=2000`.")
         return 0., torch.as_tensor(f)[:n] * 0
     if how.debias: return less_bias(value, g, torch.as_tensor(f), torch.as_tensor(s), n, mass)
-    if how.relative: return quotient(value, g, torch.as_tensor(f), torch.as_tensor(s), n)
+    if how.relative: return quotient(value, g, torch.as_tensor(f), torch.as_tensor(s), n, mass)
     if how.grad == "paper":
+        if mass is not None: raise ValueError(
+            'grad="paper" counts observations: leave `sample_weight` out, or use grad="exact".')
         g = paper_gradient(torch.as_tensor(f), two_groups(s), n, how.p, how.n_bins)
     return value, g
 
@@ -45,6 +48,7 @@ def compare(how, f, s, y=None, weight=None, *ref):
     simple = how.whole and weight is None
     columns = [*map(numpy_on_cpu, (f, s) if simple else (f, s, y, weight))]
     columns[1], n = whole_numbers(columns[1]), len(columns[0])
+    if weight is not None: check_weights(columns[3])
     if ref: columns = join(columns, ref)
     if simple: return part_gradient(how, n, *columns)
     f, s, y, weight = columns
@@ -64,7 +68,7 @@ def distance(batch, ref, how, crowd=None):
         value, g = compare(how, *crowd.columns, *columns[4:])
         return value, crowd.scale * g[crowd.own]
     compute = partial(compare, how) if crowd is None else of_all
-    return attach(compute, batch[:1], *batch[1:], *(ref or ())[:3])
+    return attach(compute, batch[:1], *batch[1:], *(ref or ()))
 
 # %% ../../nbs/penalty/04_loss.ipynb #c6e4d3e0
 @uncompiled
@@ -78,7 +82,7 @@ def wasserstein_penalty(
     grad: str = "exact", # "exact", or "paper" for the published pseudo-gradient
     n_bins: int = 500, # bins of the grid of the published one
     weights: str = "equal", # weights of three groups or more: "equal", "share" or "root"
-    sample_weight=None, # weights of the observations, shape (B,)
+    sample_weight=None, # weights of the observations, shape (B,); a reference has 1 each
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
     "W_p^p between the scores of groups, with its gradient for each score of the batch."
     how, options = USUAL, (grad, n_bins, weights, columns_of(s), p)
@@ -89,7 +93,8 @@ def wasserstein_penalty(
         raise ValueError("A reference needs both `ref_scores` and `ref_s`: one of them is missing.")
     batch, ref = checked(scores, s), None
     if ref_scores is not None: ref = checked(ref_scores, ref_s, name="ref_").beside(batch.scores)
-    if sample_weight is not None: batch = batch.weighted(sample_weight, ref)
+    if sample_weight is not None:
+        batch, ref = both_weighted(batch.weighted(sample_weight), ref)
     return distance(batch, ref, how)
 
 # %% ../../nbs/penalty/04_loss.ipynb #89c52cd6
@@ -146,24 +151,17 @@ def extra_repr(self: WassersteinPenalty):
                    if getattr(self, name) != usual)
     return f"p={self.p}, on={self.on!r}, given={self.given!r}, grad={self.grad!r}{more}{fresh}"
 
-# %% ../../nbs/penalty/04_loss.ipynb #49be26c8
-@patch
-def _ring_for(self: WassersteinPenalty, sample_weight):
-    "The ring, but none if there are weights and none was asked for; rings keep no weights."
-    if sample_weight is None: return self.ring
-    if self.relative:
-        raise ValueError("`sample_weight` and relative=True do not go together: the variance "
-                         "knows no weights. Leave one of them out.")
-    return None if self.ring is not None and self.ring.size == "auto" else self.ring
-
 # %% ../../nbs/penalty/04_loss.ipynb #0eb9994f
 @patch
 def _ref(self: WassersteinPenalty, ref, ring, f, world, **labels):
     "What is compared of the explicit reference, else of the ring, else None."
     if ref is not None:
-        if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3):
-            raise ValueError("`ref` must be (scores, s) or (scores, s, y).")
-        ref, _ = shared(world, checked(*ref, name="ref ", **labels))
+        if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3, 4):
+            raise ValueError("`ref` must be (scores, s), (scores, s, y) or (scores, s, y, weights);"
+                             " y may be None.")
+        given, weight = checked(*ref[:3], name="ref ", **labels), (*ref, None, None)[3]
+        if weight is not None: given = given.weighted(weight, "ref weights")
+        ref, _ = shared(world, given)
     elif ring:
         ref = Sample(*ring.filled())
         if not len(ref.s): return None
@@ -189,22 +187,23 @@ def forward(self: WassersteinPenalty,
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)
     s, # groups, whole numbers, shape (B,); of several attributes (B, A)
     y=None, # true labels 0/1, needed if `on` or `given` look at them
-    ref=None, # explicit reference, (scores, s) or (scores, s, y)
-    sample_weight=None, # weights of the observations, shape (B,); then nothing is remembered
+    ref=None, # explicit reference: scores, s, and y and weights where there are some
+    sample_weight=None, # weights of the observations, shape (B,)
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
     "The penalty of a batch."
     binary = self.given is not None
     labels = {"needs_y": self.on != "score" or binary, "binary": binary}
     world = as_world(self.sync)
     batch = checked(scores, s, y, alone=world.size == 1, **labels)
-    how, ring = self.how(columns_of(s)), self._ring_for(sample_weight)
+    how, ring = self.how(columns_of(s)), self.ring
     ref = self._ref(ref, ring, batch.scores, world, **labels)
+    if sample_weight is not None: batch = batch.weighted(sample_weight)
+    batch, ref = both_weighted(batch, ref)
     values = batch if self.on == "score" else compared(self.on, batch)
-    if sample_weight is not None: values = values.weighted(sample_weight, ref)
     crowd = None if world.size == 1 else self.crowd(world, values, how)
     if crowd and crowd.gridded: return distance(values, None, how, crowd)
     total = distance(values, ref, how, crowd)
     if self.training and ring: # last: the reference is a view of it
         refuse_transforms()
-        ring.push(*(shared(world, batch)[0] if crowd else batch)[:3])
+        ring.push(*(shared(world, batch)[0] if crowd else batch))
     return total

@@ -32,16 +32,22 @@ class Ring(nn.Module):
         self.register_buffer("scores", torch.zeros(size))
         self.register_buffer("s", torch.zeros(size, dtype=torch.bool))
         self.register_buffer("y", torch.full((size,), float("nan")))
+        self.register_buffer("weight", None) # until some are given
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
     def reset(self):
         "Forget everything."
         self.seen.zero_()
 
-    def filled(self) -> tuple: # scores, groups and labels, each of shape (n,), n at most `size`
-        "What is remembered, not in order of age."
-        n, own = int(self.seen), self._buffers
+    def columns(self) -> tuple: # scores, groups and labels; weights, if there are any
+        "What there is room for."
+        own = self._buffers
         kept = own["scores"], own["s"], own["y"]
+        return kept if own["weight"] is None else (*kept, own["weight"])
+
+    def filled(self) -> tuple: # columns of shape (n,), n at most `size`
+        "What is remembered, not in order of age."
+        n, kept = int(self.seen), self.columns()
         return kept if n >= self.size else tuple(column[:n] for column in kept)
 
 # %% ../../nbs/penalty/02_references.ipynb #54a7c4bf
@@ -61,21 +67,32 @@ def _refuse_holes(scores):
     bad = int((~finite(f)).sum())
     if bad: raise NotFinite.of(scores=(bad, len(f)))
 
+# %% ../../nbs/penalty/02_references.ipynb #9c41d7e0
+@patch
+def news(self: Ring, scores, s, y, weight) -> list: # of (name of the buffer, values)
+    "A batch as columns; weights from the first time on that some are given."
+    if y is None: y = torch.full_like(scores, float("nan"))
+    columns = [("scores", scores), ("s", s), ("y", y)]
+    own = self._buffers
+    if weight is None and own["weight"] is None: return columns
+    if own["weight"] is None: own["weight"] = torch.ones_like(own["scores"])
+    return [*columns, ("weight", torch.ones_like(scores) if weight is None else weight)]
+
 # %% ../../nbs/penalty/02_references.ipynb #0edabe23
 @patch
 def push(self: Ring,
     scores, # shape (B,)
     s, # groups, boolean or codes 0, 1, 2, ..., shape (B,)
     y=None, # labels, shape (B,)
+    weight=None, # weights of the observations, shape (B,); 1 if there are none
 ):
     "Remember a batch, forgetting the oldest scores beyond `size`."
     _refuse_holes(scores)
-    if y is None: y = torch.full_like(scores, float("nan"))
     n, seen = len(scores), numpy_on_cpu(self.seen)
     skip = max(0, n - self.size)
     start = (int(seen) + skip) % self.size
     head = min(n - skip, self.size - start) # the rest goes round to the beginning
-    for name, new in (("scores", scores), ("s", s), ("y", y)):
+    for name, new in self.news(scores, s, y, weight):
         own = self._buffers[name] = _room_for(self._buffers[name], new)
         own, new = numpy_on_cpu(own), numpy_on_cpu(new)[skip:]
         own[start:start + head] = new[:head]
@@ -94,6 +111,7 @@ def _load_from_state_dict(self: Ring, state, prefix, *rest):
     for name, own in self._buffers.items():
         saved = state.get(prefix + name)
         if saved is None: continue
+        if own is None: own = torch.ones_like(self.scores)
         shape = own.shape if isinstance(self.size, int) else saved.shape
         self._buffers[name] = own.new_zeros(shape, dtype=saved.dtype)
     nn.Module._load_from_state_dict(self, state, prefix, *rest)
@@ -114,12 +132,13 @@ class AutoRing(Ring):
 
     def reset(self):
         "Forget everything."
+        self._buffers["weight"] = None
         for name in ("scores", "s", "y", "born"): self._buffers[name] = self._buffers[name][:0]
         self.seen.zero_()
 
-    def filled(self) -> tuple: # scores, groups and labels, each of shape (n,)
+    def filled(self) -> tuple: # columns of shape (n,)
         "What is remembered, the oldest first."
-        return self.scores, self.s, self.y
+        return self.columns()
 
 # %% ../../nbs/penalty/02_references.ipynb #dbe61fac
 def jumped(f, s, n_old, errors=4):
@@ -157,15 +176,13 @@ def kept(self: AutoRing, groups, age, n_batch):
 # %% ../../nbs/penalty/02_references.ipynb #da417c58
 @patch
 @torch.no_grad()
-def push(self: AutoRing, scores, s, y=None):
+def push(self: AutoRing, scores, s, y=None, weight=None):
     "Remember a batch, and forget what is too old or what it contradicts."
     _refuse_holes(scores)
     self.seen += 1
     n_old, now = len(self.scores), int(self.seen)
-    if y is None: y = torch.full_like(scores, float("nan"))
-    news = {"scores": scores, "s": s, "y": y, "born": torch.full((len(s),), now, device=s.device)}
-    kept = {}
-    for name, new in news.items():
+    born, kept = torch.full((len(s),), now, device=s.device), {}
+    for name, new in (*self.news(scores, s, y, weight), ("born", born)):
         own, new = numpy_on_cpu(_room_for(self._buffers[name], new)), numpy_on_cpu(new)
         kept[name] = array_module(new).concatenate([own, new])
     groups = array_module(new).asarray(kept["s"], dtype=kept["born"].dtype)

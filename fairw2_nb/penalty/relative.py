@@ -16,13 +16,15 @@ def quotient(
     f: Tensor, # scores of batch and reference, shape (N,)
     s: Tensor, # their groups, counted from 0
     n_batch: int, # how many of them are the batch
+    mass=None, # weights of the scores, shape (N,)
 ) -> tuple: # D and its derivative for each score of the batch
     "W_2^2 over the variance of all scores, by the quotient rule."
-    f, s = f.double(), s.long()
-    centred = f - f.mean()
-    V = (centred ** 2).mean().clamp_min(1e-12)
-    own = s[:n_batch]
-    stands_for = (s.bincount() / own.bincount(minlength=int(s.max()) + 1))[own]
-    dV = 2 / len(f) * centred[:n_batch] * stands_for
+    f, s, K = f.double(), s.long(), int(s.max()) + 1
+    m = torch.ones_like(f) if mass is None else torch.as_tensor(mass).to(f)
+    centred, own = f - (m * f).sum() / m.sum(), s[:n_batch]
+    V = ((m * centred ** 2).sum() / m.sum()).clamp_min(1e-12)
+    counted = (None, None) if mass is None else (m, m[:n_batch])
+    stands_for = (s.bincount(counted[0]) / own.bincount(counted[1], K))[own]
+    dV = 2 / m.sum() * (m * centred)[:n_batch] * stands_for
     D = torch.as_tensor(value).to(V) / V
     return D, (grad.to(V) - D * dV) / V

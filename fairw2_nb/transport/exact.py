@@ -31,7 +31,7 @@ def cell_costs(
     else: power = array_module(d).sign(d) * abs(d) ** (p - 1)
     slope = width * power
     d *= slope
-    value = d.sum()
+    value = d.sum() if isinstance(d, Tensor) else np.add.reduce(d)
     del d, power # large arrays
     slope *= p
     return value, sum_by(i, slope, len(x)), -sum_by(j, slope, len(y))
@@ -47,17 +47,24 @@ def share_ties(
     xp, new = array_module(x), x[1:] != x[:-1]
     few = mass is None and xp is np # only those that tie, if any
     if few and np.count_nonzero(new) == len(new): return g
-    first, at = x == x, slice(None) # of its run
+    first = xp.ones_like(x, dtype=bool) # of its run
     first[1:] = new
     for cut in accumulate([] if sizes is None else sizes[:-1]): first[cut] = True
-    if few:
-        tied = ~first
-        tied[:-1] |= ~first[1:]
-        at = tied.nonzero()[0]
-    g, own, run = g * 1, g[at], xp.cumsum(first[at], 0) - 1
-    if mass is None: mass = own * 0 + 1
-    total, of = sum_by(run, own, len(own)), sum_by(run, mass, len(own))
-    g[at] = mass * (total / xp.where(of > 0, of, 1.))[run]
+    if few: return _share_equally(g, first)
+    run = xp.cumsum(first, 0) - 1
+    if mass is None: mass = g * 0 + 1
+    total, of = sum_by(run, g, len(g)), sum_by(run, mass, len(g))
+    return mass * (total / xp.where(of > 0, of, 1.))[run]
+
+# %% ../../nbs/transport/02_exact.ipynb #7be2c1d1
+def _share_equally(g, first):
+    "Each value that ties with another gets the mean of its run."
+    tied = ~first
+    tied[:-1] |= tied[1:]
+    at = tied.nonzero()[0]
+    own, run = g[at], first[at].cumsum() - 1
+    g = g.copy()
+    g[at] = (np.bincount(run, own) / np.bincount(run))[run]
     return g
 
 # %% ../../nbs/transport/02_exact.ipynb #b81a98f8
