@@ -182,7 +182,7 @@ def fake_mnist(protocol, grad, lam, seed, preset):
                    *(f"train_{name}" for name in ("DI", "GP0", "GP1")))
 
 
-def fake_celeba(on, lam, seed, preset, loss, source):
+def fake_celeba(on, lam, seed, preset, loss, source, folder):
     return numbers("Acc", "DI", "MSE", "GP0", "GP1", "ratio", "W2")
 
 

@@ -1,4 +1,9 @@
-"""The CelebA experiment, on drawn faces; no CelebA image is needed or kept."""
+"""The CelebA experiment, on drawn faces and noise; no CelebA image is needed or kept."""
+import json
+import os
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -6,11 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
+from test_data_celeba import noise_celeba
 
 from fairw2_nb.experiments import celeba as c
 from fairw2_nb.experiments import celeba_attributes as ch
+from fairw2_nb.cli import run_experiment
 from fairw2_nb.data.drawn_faces import synthetic_faces
-from fairw2_nb.experiments.experiment import rows_of
+from fairw2_nb.experiments.experiment import missing, rows_of
+from fairw2_nb.experiments.results import committed_rows, read_rows
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +156,68 @@ def test_late_weight_grows_in_the_middle_of_the_training(faces, monkeypatch):
     for lam, preset in ((8., "quick"), (0., "late")):
         c.train_faces(faces[:200], "error", lam, 0, preset)
         assert seen["lam"] == lam
+
+
+# where the images lie
+
+def key_before(row, names):
+    "The key of a row as it was when no experiment had a place."
+    text = json.dumps([row.get(k) for k in ("version", "data", "campaign", *names)], sort_keys=True)
+    return json.dumps(json.loads(text, parse_int=float))
+
+
+@pytest.mark.parametrize("exp, names", [
+    (c.CELEBA, "on lam seed preset loss source"),
+    (ch.ATTRIBUTES, "lam seed preset source on k"), (ch.RATIOS, "what part"),
+], ids=["celeba", "attributes", "ratios"])
+def test_committed_rows_keep_their_keys(exp, names, tmp_path):
+    "Each is known by its old key, and found whatever folder is named."
+    names, path = names.split(), committed_rows() / f"{exp.name}.jsonl"
+    rows, copy = read_rows(path), shutil.copy(path, tmp_path)
+    assert rows and all(exp.key(row) == key_before(row, names) for row in rows)
+    data = {exp.key(row | {"data": ""}): row["data"] for row in rows}
+    for campaign in {row["campaign"] for row in rows}:
+        about = {"campaign": campaign, "version": exp.version, "data": ""}
+        known = replace(exp, data=lambda **s: data[exp.key(s | about)])
+        wanted = [{k: row[k] for k in names} | {"folder": str(tmp_path)}
+                  for row in rows if row["campaign"] == campaign]
+        asked, todo = missing(known, copy, wanted, campaign)
+        assert not todo and set(asked) == {exp.key(r) for r in rows if r["campaign"] == campaign}
+
+
+@pytest.fixture
+def noise(tmp_path, monkeypatch):
+    "Folders with the same noise for CelebA; the environment names a third one, without images."
+    for name in ("FAIRW2_CACHE", "FAIRW2_CELEBA"): monkeypatch.setenv(name, str(tmp_path / name))
+    folder = noise_celeba(tmp_path / "one", range(1, 201))
+    return folder, shutil.copytree(folder, tmp_path / "two")
+
+
+def test_a_folder_reaches_the_workers_and_no_row(noise, tmp_path, capsys, monkeypatch):
+    "The rows of one folder are those of a copy elsewhere; the environment is only read."
+    folder, moved = noise
+    path, before = tmp_path / "ratios.jsonl", dict(os.environ)
+    what = ["young to old persons", "eyeglasses, old to young"]
+    exp = replace(ch.RATIOS, grid=lambda data="": [dict(what=w, folder=data) for w in what])
+    run_experiment(exp, ["--data", str(folder), "--workers", "2", "--out", str(tmp_path)])
+    text, rows = path.read_text(), read_rows(path)
+    assert str(tmp_path) not in text and "folder" not in text
+    assert [row["images"] for row in rows] == [160, 160]
+    assert {row["data"] for row in rows} == {c.celeba_digest(moved)}
+    run_experiment(exp, ["--data", str(moved), "--out", str(tmp_path)])
+    assert path.read_text() == text, "a copy asks the same question"
+    assert str(folder) not in capsys.readouterr().out and dict(os.environ) == before
+    monkeypatch.setenv("FAIRW2_CELEBA", str(moved))
+    assert not missing(exp, path, exp.grid(None), "main")[1], "the environment is the default"
+
+
+def test_networks_see_the_images_of_their_folder(noise, monkeypatch):
+    def scores(parts, *setting):
+        return dict(zip(("train", "valid", "test"), (part.y.numpy() for part in parts)), curve=None)
+    for module in (c, ch): monkeypatch.setattr(module, "kept_scores", scores)
+    setting = c.celeba_grid("tiny", 1, str(noise[1]))[1]
+    assert setting["folder"] == str(noise[1]) and c.celeba_run(**setting)["images"] == 160
+    found = ch.attributes_run(**ch.attributes_grid(1, data=str(noise[1]))[0], preset="tiny", k=5)
+    assert len(found["attributes"]) == 4 and found["raised_mean"] == 0
+    for run in (c.celeba_run, ch.attributes_run):
+        with pytest.raises(ValueError, match="list_attr_celeba"): run(lam=1., on="error", seed=0)

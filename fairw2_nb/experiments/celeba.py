@@ -6,14 +6,14 @@
 __all__ = ['CELEBA']
 
 # %% ../../nbs/experiments/05_celeba.ipynb #8c0ce0a2
-import hashlib, os
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 
 import matplotlib.pyplot as plt
 import torch
 from ..basics.checks import one_of
-from ..basics.files import cache_dir
+from ..basics.files import cache_dir, user_dir
 from ..basics.packages import out_of_memory
 from ..data.celeba import celeba_digest, load_celeba
 from ..data.drawn_faces import synthetic_faces
@@ -44,6 +44,7 @@ class Faces:
     batch_size: int = 100 # images of a step
     epochs: int = 1 # passes over the images
     peak: float = 2e-3 # largest learning rate
+    half: bool = False # convolutions in bfloat16, for half of the time on processors that have it
 
     def weight(self, lam: float, steps: int):
         "λ as `fit` takes it: constant, or growing where the preset says so."
@@ -59,7 +60,7 @@ class Faces:
 PRESETS = {
     "quick": Faces(),
     "late": Faces(epochs=2, ramp=(.25, .6)),
-    "paper": Faces(crop=64, drawn=20_000, chunk=250, reference=8000, batch_size=2000, epochs=20),
+    "paper": Faces(drawn=20_000, chunk=250, reference=8000, batch_size=2000, epochs=6, half=True),
     "tiny": Faces(size=32, crop=32, drawn=600, batch_size=50, epochs=2),
 }
 
@@ -71,11 +72,12 @@ def middle(data, crop: int):
     return data.apply(lambda t: t[:, :, kept, kept] if t.ndim == 4 else t)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #4ccf5dfd
-def face_parts(source: str, preset: str, seed: int) -> tuple:
+def face_parts(source: str, preset: str, seed: int, folder=None) -> tuple:
     "The official parts of the CelebA images at hand, or drawn faces."
     look = one_of("preset", preset, PRESETS)
     one_of("source", source, ("celeba", "synthetic"))
-    if source == "celeba": parts = load_celeba(size=look.size, part=("train", "valid", "test"))
+    if source == "celeba":
+        parts = load_celeba(folder, size=look.size, part=("train", "valid", "test"))
     else:
         drawn = (look.drawn, 2 * seed), (1000, 10_000 + seed), (3000, 2 * seed + 1)
         parts = [synthetic_faces(n, look.size, seed=k) for n, k in drawn]
@@ -112,6 +114,17 @@ def one_cycle(peak: float, steps: int):
         return opt
     return make
 
+# %% ../../nbs/experiments/05_celeba.ipynb #5f1c0a92
+class InHalf(nn.Module):
+    "A network that computes in bfloat16 and answers in single precision."
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        "One logit per image."
+        with torch.autocast(x.device.type, torch.bfloat16): return self.model(x).float()
+
 # %% ../../nbs/experiments/05_celeba.ipynb #ebe66749
 def train_faces(train, on: str, lam: float, seed: int, preset: str, loss: str = "bce", watch=None):
     "Train ResNet-18 with one of the two penalties."
@@ -119,6 +132,7 @@ def train_faces(train, on: str, lam: float, seed: int, preset: str, loss: str = 
     steps = look.epochs * -(-len(train) // look.batch_size)
     net = nn.Sequential(MirrorHalf(), *resnet18_logit(seed))
     net = net.to(memory_format=torch.channels_last) # often faster on a CPU
+    if look.half: net = InHalf(net)
     try:
         fit(InChunks(net, look.chunk) if look.chunk else net, train, lam=look.weight(lam, steps),
             penalty=look.penalty(on, len(train)), task=Binary(loss), valid=train[:200],
@@ -149,12 +163,13 @@ class Curve:
         self.points.append(point)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #827aa255
-def trained_scores(
-    on, lam, seed, preset, loss, source, # see `celeba_run`
+def scores_on(
+    parts, # images to train on, to validate and to test on
+    on, lam, seed, preset, loss, # see `celeba_run`
     key, # checksums of the images and the preset, so that others are another call
 ) -> dict: # scores on test, validation and 2000 training images; a curve for seed 0
     "Train one network and score with it."
-    train, valid, test = face_parts(source, preset, seed)
+    train, valid, test = parts
     every = {"quick": 10, "late": 20}.get(preset, 1)
     curve = Curve(train, test, every) if seed == 0 else None
     net = train_faces(train, on, lam, seed, preset, loss, curve)
@@ -164,11 +179,11 @@ def trained_scores(
     return scores | {"curve": curve.points if curve else None}
 
 # %% ../../nbs/experiments/05_celeba.ipynb #d9dd30b2
-def kept_scores(train, test, on: str, lam: float, *setting) -> dict:
+def kept_scores(parts, on: str, lam: float, seed: int, preset: str, loss: str = "bce") -> dict:
     "The scores of a network, from the cache folder if it was trained before."
-    key = content_digest(train), content_digest(test), repr(PRESETS[setting[1]])
-    cached = Memory(cache_dir() / "runs", verbose=0).cache(trained_scores)
-    return cached("score" if lam == 0 else on, lam, *setting, key)
+    key = *map(content_digest, parts), repr(PRESETS[preset])
+    cached = Memory(cache_dir() / "runs", verbose=0).cache(scores_on, ignore=["parts"])
+    return cached(parts, "score" if lam == 0 else on, lam, seed, preset, loss, key)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #57a57830
 def face_metrics(f, data, prefix: str = "") -> dict:
@@ -188,10 +203,11 @@ def celeba_run(
     preset: str = "quick", # key of `PRESETS`
     loss: str = "bce", # "bce" or "mse"
     source: str = "celeba", # "celeba" or "synthetic"
+    folder: str = None, # where CelebA lies
 ) -> dict: # the row's results; with a curve for seed 0
     "Train one network and measure it on the test part and on the validation part."
-    train, valid, test = face_parts(source, preset, seed)
-    f = kept_scores(train, test, on, lam, seed, preset, loss, source)
+    train, valid, test = parts = face_parts(source, preset, seed, folder)
+    f = kept_scores(parts, on, lam, seed, preset, loss)
     counts = {"images": len(train), "valid_images": len(valid), "test_images": len(test)}
     counts |= {"size": train.x.shape[-1], "train_ids": ids_digest(train),
                "test_ids": ids_digest(test)}
@@ -200,13 +216,8 @@ def celeba_run(
     return measured | counts | ({"curve": f["curve"]} if f["curve"] else {})
 
 # %% ../../nbs/experiments/05_celeba.ipynb #c832eca4
-def image_source(data, synthetic) -> str:
-    "Where the images come from, if CelebA from this folder."
-    if data: os.environ["FAIRW2_CELEBA"] = str(data)
-    return "synthetic" if synthetic else "celeba"
-
 def celeba_grid(
-    preset: str = "quick", # "quick" and "late": minutes a network; "paper": days; "tiny": seconds
+    preset: str = "quick", # "quick", "late": minutes a network; "paper": half an hour; or "tiny"
     seeds: str = "3", # networks per weight, or a range such as 100-102
     data: str = None, # folder of CelebA; else the environment variable FAIRW2_CELEBA
     synthetic: bool = False, # drawn faces instead of CelebA
@@ -214,11 +225,12 @@ def celeba_grid(
     "Both penalties with cross-entropy; for the first seed the appendix with squared error as well."
     scores, errors, squared = (1.25, 1.5, 2., 4.), (2., 4., 6., 8.), (0., .2, .5, 1.)
     if preset == "late": scores, errors, squared = (1., 1.25, 1.5), (8.,), ()
+    if preset == "paper": scores, errors, squared = (1.25, 2.), (4., 8.), ()
     runs = [("score", lam, "bce") for lam in (0., *scores)]
     runs += [("error", lam, "bce") for lam in errors]
     once = [("score", lam, "mse") for lam in squared]
-    source = image_source(data, synthetic)
-    return [dict(on=on, lam=lam, seed=k, preset=preset, loss=loss, source=source)
+    images = dict(source="synthetic" if synthetic else "celeba", folder=data)
+    return [dict(on=on, lam=lam, seed=k, preset=preset, loss=loss, **images)
             for i, k in enumerate(as_seeds(seeds)) for on, lam, loss in runs + once * (i == 0)]
 
 # %% ../../nbs/experiments/05_celeba.ipynb #feec6d67
@@ -226,17 +238,17 @@ def celeba_grid(
 def _celeba_content(folder, size):
     "The checksum of the images and labels at hand."
     try:
-        load_celeba(size=size, part="train") # says what is not there
-        return celeba_digest()
+        load_celeba(folder, size=size, part="train") # says what is not there
+        return celeba_digest(folder)
     except (ValueError, OSError) as e:
         raise ValueError(f"{e} Name its folder with --data, or take drawn faces with "
                          "--synthetic.") from None
 
-def celeba_data(preset: str = "quick", source: str = "celeba", **setting) -> str:
+def celeba_data(preset: str = "quick", source: str = "celeba", folder=None, **setting) -> str:
     "Which images a run is trained on."
     if source != "celeba": return "drawn"
     size = one_of("preset", preset, PRESETS).size
-    return _celeba_content(os.environ.get("FAIRW2_CELEBA"), size)
+    return _celeba_content(user_dir(folder, "FAIRW2_CELEBA", "celeba"), size)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #bbff6f88
 def figure_4(part, axes, title: str):
@@ -266,6 +278,7 @@ def celeba_table(frame):
 # %% ../../nbs/experiments/05_celeba.ipynb #980cfe93
 CELEBA = Experiment("celeba", "Figure 4: faces with both penalties, and how training converges",
     run=celeba_run, grid=celeba_grid, table=celeba_table, figure=celeba_figure, data=celeba_data,
+    places=("folder",),
     legend="ResNet-18 predicts the annotators' label Attractive from faces; s = 1: Young. Penalty "
            "on scores: similar predictions in both groups; on errors: similar errors. GP: share of "
            "good predictions of a group; ratio: the smaller of GP0/GP1 and GP1/GP0. The paper "

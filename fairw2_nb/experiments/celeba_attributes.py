@@ -12,7 +12,7 @@ import torch
 from ..basics.checks import one_of
 from ..data.celeba import load_celeba
 from .celeba import celeba_data, face_parts, ids_digest
-from .celeba import image_source, kept_scores
+from .celeba import kept_scores
 from .experiment import Experiment, as_seeds
 
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #e124aa1d
@@ -31,11 +31,11 @@ def attributes_run(
     source: str = "celeba", # "celeba" or "synthetic"
     on: str = "error", # "error" as in the paper's Figure 5, or "score"
     k: int = 100, # images at either end
+    folder: str = None, # where CelebA lies
 ) -> dict: # shares of all attributes
     "Train the plain and the regularised network, and describe the largest changes of score."
-    train, _, test = face_parts(source, preset, seed)
-    fair, plain = (kept_scores(train, test, on, weight, seed, preset, "bce", source)["test"]
-                   for weight in (lam, 0.))
+    _, _, test = parts = face_parts(source, preset, seed, folder)
+    fair, plain = (kept_scores(parts, on, weight, seed, preset)["test"] for weight in (lam, 0.))
     change = torch.from_numpy(fair) - torch.from_numpy(plain)
     table = score_changes(change, test, k).round(4)
     return {"attributes": {name: shares.tolist() for name, shares in table.iterrows()},
@@ -51,8 +51,8 @@ def attributes_grid(
     synthetic: bool = False, # drawn faces instead of CelebA
 ) -> list: # settings
     "The pairs of Figure 5."
-    source = image_source(data, synthetic)
-    return [dict(lam=lam, seed=k, source=source, on=on) for k in as_seeds(seeds)]
+    images = dict(source="synthetic" if synthetic else "celeba", folder=data)
+    return [dict(lam=lam, seed=k, on=on, **images) for k in as_seeds(seeds)]
 
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #4f99c3b5
 def attributes_table(frame) -> pd.DataFrame:
@@ -80,7 +80,7 @@ def attributes_figure(frame):
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #3b855297
 ATTRIBUTES = Experiment("attributes", "Figure 5: what the images share whose scores change most",
     run=attributes_run, grid=attributes_grid, table=attributes_table, figure=attributes_figure,
-    data=celeba_data,
+    data=celeba_data, places=("folder",),
     legend="Share of each attribute among the 100 test images whose score the penalty raises "
            "most, among the 100 it lowers most, and among all; mean over pairs of networks.")
 
@@ -95,10 +95,11 @@ PRINTED_RATIOS = {
 def ratio_run(
     what: str, # key of `PRINTED_RATIOS`
     part: str = "train", # part of CelebA
+    folder: str = None, # where CelebA lies
 ) -> dict: # the ratio as printed and on the images at hand
     "One of the paper's frequency ratios on the images at hand."
     name, group, paper = one_of("what", what, PRINTED_RATIOS)
-    data = load_celeba(size=32, part=part)
+    data = load_celeba(folder, size=32, part=part)
     share = [data.attribute(name)[data.s == k].double().mean().item() for k in (0, 1)]
     sizes = [(data.s == k).sum().item() for k in (0, 1)]
     here = sizes[1] / sizes[0] if group is None else share[group] / share[1 - group]
@@ -109,19 +110,14 @@ def ratios_grid(
     data: str = None, # folder of CelebA; else the environment variable FAIRW2_CELEBA
 ) -> list: # settings
     "All ratios that the paper prints."
-    image_source(data, synthetic=False)
-    return [dict(what=what) for what in PRINTED_RATIOS]
+    return [dict(what=what, folder=data) for what in PRINTED_RATIOS]
 
 def ratios_table(frame):
     "The ratios, as printed and here."
     return frame.set_index("what")[["paper", "here", "images"]].round(2)
 
-def ratios_data(**setting) -> str:
-    "The images at hand."
-    return celeba_data()
-
 # %% ../../nbs/experiments/06_celeba_attributes.ipynb #299d6376
 RATIOS = Experiment("ratios", "How unevenly CelebA's attributes are spread over the groups",
-    run=ratio_run, grid=ratios_grid, table=ratios_table, data=ratios_data,
+    run=ratio_run, grid=ratios_grid, table=ratios_table, data=celeba_data, places=("folder",),
     legend="Share of an attribute in one group over that in the other; the first line: "
            "number of young persons over that of the others.")

@@ -44,6 +44,7 @@ class Experiment:
     data: Callable = drawn # `(**setting)` to the checksum of what is read
     version: int = 1 # raised when the same setting shall give another row
     timed: bool = False # measures time or memory: one run at a time
+    places: tuple = () # parameters of `run` that say where data lie, and are in no row
 
 # %% ../../nbs/experiments/01_experiment.ipynb #f801e0af
 @patch
@@ -60,9 +61,10 @@ def label(self: Experiment, setting, campaign) -> dict: # version, campaign and 
 
 @patch
 def question(self: Experiment, row, also=()) -> str: # the same for rows that ask the same
-    "Campaign and setting of a row, and other values that are named."
+    "Campaign and setting of a row, places left out, and other values that are named."
     names = (*also, "campaign", *inspect.signature(self.run).parameters)
-    text = json.dumps([row.get(name) for name in names], sort_keys=True)
+    known = [row.get(name) for name in names if name not in self.places]
+    text = json.dumps(known, sort_keys=True)
     return json.dumps(json.loads(text, parse_int=float)) # 2 and 2.0 are one weight
 
 @patch
@@ -114,7 +116,8 @@ def make_row(exp, setting, about) -> dict: # setting, results, duration, label a
                          "provenance: rename these results.")
     duration = {"duration": round(time.perf_counter() - start, 3)}
     check_data(exp, setting, about)
-    return setting | results | duration | about | provenance()
+    kept = {name: value for name, value in setting.items() if name not in exp.places}
+    return kept | results | duration | about | provenance()
 
 # %% ../../nbs/experiments/01_experiment.ipynb #d79a4add
 def release(version) -> str: # "0.1" of "0.1.2"
