@@ -3,6 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+import torch
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_table
 from fairw2_nb.models.mlp import FairMLPClassifier
@@ -132,3 +133,11 @@ def test_targets_of_three_groups_are_those_of_steer():
         assert ((f > model.threshold_) == (model.predict(X) == 1)).all()
     with pytest.raises(ValueError, match="over = 'best'"):
         FairMLPClassifier(target=.8, over="best", **SMALL).fit(X, Y, THREE)
+
+
+@pytest.mark.parametrize("favourable", [0, 1])
+def test_a_score_at_the_threshold_is_not_above_it(favourable):
+    "A network that says 1/2 to everyone favours nobody, whichever label is the favourable one."
+    model = FairMLPClassifier(favourable=favourable, **SMALL).fit(X, Y, S)
+    for w in model.network_.parameters(): torch.nn.init.zeros_(w)
+    assert (model.predict_proba(X) == .5).all() and (model.predict(X) == 1 - favourable).all()

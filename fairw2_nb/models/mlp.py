@@ -131,9 +131,8 @@ def predict(self: FairMLPClassifier,
     X, # inputs, shape (n, d)
 ) -> np.ndarray: # labels, shape (n,)
     "The classes at the threshold on the score of the favourable one."
-    f = self.predict_proba(X)[:, 1]
-    positive = f > (self.threshold_ if self.positive_ == 1 else 1 - self.threshold_)
-    return self.classes_[positive.astype(int)]
+    favoured = self.predict_proba(X)[:, self.positive_] > self.threshold_
+    return self.classes_[np.where(favoured, self.positive_, 1 - self.positive_)]
 
 # %% ../../nbs/models/05_mlp.ipynb #f6d23872
 @patch

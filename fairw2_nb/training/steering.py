@@ -71,7 +71,7 @@ def certified(blend, out, threshold, level, held): # Look
 def sentences(run, seen, share, reached): # list of sentences
     "What the outcome leaves to be said."
     aim, base, notes = run.aim, run.y.mean().item(), []
-    small = min(pool.numel() for pools in run.pools for pool in pools) / 3
+    small = min(len(pool) for pools in run.pools for pool in pools) / (run.out[:, 0].sum() - 1)
     if small < 10: notes.append(f"A group has only {small:.0f} members in one of the folds: "
                                 "what was reached is a rough guess.")
     if aim.missing(seen.rates) > .01: notes.append(
