@@ -18,7 +18,7 @@ run: .venv/.installed ## the main job: six methods on the Adult data beside the 
 	$(BIN)/fairw2 run adult --preset quick --workers 2 --report fairw2-adult.html
 
 test: .venv/.installed-dev ## run the notebooks, the tests, and the checks that everything is in step
-	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+	$(BIN)/python -m pytest -n 2 tests
 
 mutants: .venv/.installed-dev ## plant known errors, one at a time: each must be noticed
 	$(BIN)/python tests/mutants.py

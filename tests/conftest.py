@@ -22,12 +22,28 @@ settings.register_profile("project", deadline=None, derandomize=True, print_blob
 settings.load_profile("project")  # without deadline: a slow machine is not a failure
 
 
+# the longest first, so that two workers end together
+LONG = ["test_site", "test_processes", "test_mutants", "test_wheel", "test_experiments_cost",
+        "test_models_linear", "test_cli", "test_experiments_results"]
+
+
 def pytest_collection_modifyitems(items):
-    "Long work first, so that two workers end together: the browser, processes, the notebooks."
-    first = ["test_site", "test_processes", "test_mutants", "test_wheel", "test_notebooks"]
-    first += ["test_experiments_workers", "test_experiments_results", "test_cli"]
-    places = {name: place for place, name in enumerate(first)}
-    items.sort(key=lambda item: places.get(item.module.__name__, len(first)))
+    "Long files first, then the notebooks, then all else."
+    places = {name: place for place, name in enumerate([*LONG, "test_notebooks"])}
+    items.sort(key=lambda item: places.get(item.module.__name__, len(places)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    "A file goes to one worker, so that it sets up once; notebooks go to whoever is free."
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return nodeid if "::test_runs[" in nodeid else nodeid.partition("::")[0]
+
+    config.option.loadscopereorder = False  # in the order above
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -20,12 +20,14 @@ from fairw2_nb.penalty.loss import compare, WassersteinPenalty, wasserstein_pena
 from fairw2_nb.penalty.references import AutoRing, Fresh, jumped, Ring
 from fairw2_nb.training.evaluation import evaluate
 from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
-from fairw2_nb.training.loop import fit, fresh_reference
+from fairw2_nb.training.loop import fit, fresh_reference, train_step
 from fairw2_nb.training.objective import Objective
 from fairw2_nb.training.tasks import Binary
+from fairw2_nb.transport.barycentre import survey_tensor
 from fairw2_nb.transport.exact import wasserstein_1d
 from scipy import stats
 from torch import nn
+from torch.autograd import forward_ad
 from torch.testing import assert_close
 
 
@@ -136,6 +138,63 @@ def test_weights_are_repetitions(p, groups):
     found = WassersteinPenalty(p, weights="share")(f, s, sample_weight=times.double())
     again, s = f.repeat_interleave(times), s.repeat_interleave(times)
     both_close(found, by_pairs(again, s, p=p, weights="share"), f)
+
+
+def variance_by_loop(values, weights=None):
+    weights = [1.] * len(values) if weights is None else weights
+    total = sum(weights)
+    mean = sum(w * v for w, v in zip(weights, values)) / total
+    return sum(w * (v - mean) ** 2 for w, v in zip(weights, values)) / total
+
+
+@pytest.mark.parametrize("ringed", [False, True])
+@pytest.mark.parametrize("relative", [False, True])
+def test_weights_beside_a_reference(relative, ringed):
+    """Weights are repetitions in the batch, in an explicit reference and in a ring.
+
+    The pull of a group, summed over the batch, is that of the group in batch and reference.
+    """
+    f, a, b = draw(90, 7)
+    f, s, times = f.requires_grad_(), a + b.long(), torch.arange(90) % 4 + (torch.arange(90) < 3)
+    batch, rest = slice(0, 40), slice(40, 90)
+    penalty = WassersteinPenalty(reference=50 if ringed else 0, relative=relative)
+    ref = None
+    if ringed: penalty(f[rest].detach(), s[rest], sample_weight=times[rest].double())
+    else: ref = f[rest].detach(), s[rest], None, times[rest]
+    found = penalty(f[batch], s[batch], None, ref, sample_weight=times[batch].double())
+    again, groups = f.repeat_interleave(times), s.repeat_interleave(times)
+    wanted = by_pairs(again, groups)
+    if relative: wanted = wanted / variance_by_loop(list(again))
+    torch.testing.assert_close(found, wanted.detach(), rtol=1e-9, atol=0, check_dtype=False)
+    (mine,), (whole,) = (torch.autograd.grad(v, f) for v in (found, wanted))
+    assert not mine[rest].any()
+    for k in s.unique():
+        own = times[batch][s[batch] == k].sum() / times[s == k].sum()
+        slope = whole[batch][s[batch] == k] / own
+        torch.testing.assert_close(mine[batch][s[batch] == k], slope, rtol=1e-6, atol=1e-12)
+
+
+def test_weights_on_a_grid():
+    "Few values in the middles of bins, so that rounding changes nothing."
+    middles = (torch.arange(16, dtype=torch.float64) + .5) / 16
+    f, s = middles.repeat(3), torch.arange(48) % 5 % 2
+    f = torch.cat([f, torch.tensor([0., 1.], dtype=torch.float64)]) # the ends of the grid
+    s, m = torch.cat([s, torch.tensor([0, 1])]), torch.arange(50.).double() % 3
+    m[-2:] = 0
+    crowd = on_grid(World(), Sample(f, s, None, m), 16)
+    value, g = compare(How(), *crowd.columns)
+    times = m.long()
+    leaf = f.clone().requires_grad_()
+    wanted = by_pairs(leaf.repeat_interleave(times), s.repeat_interleave(times))
+    torch.testing.assert_close(torch.as_tensor(value).double(), wanted.detach(), rtol=1e-9, atol=0)
+    found, (slope,) = crowd.scale * g[crowd.own], torch.autograd.grad(wanted, leaf)
+    for k in (0, 1): # values that tie share by weight
+        for v in middles:
+            at = (f == v) & (s == k)
+            torch.testing.assert_close(found[at].sum(), slope[at].sum(), rtol=1e-9, atol=1e-12)
+            share = m[at] / m[at].sum().clamp_min(1)
+            torch.testing.assert_close(found[at], share * found[at].sum(), rtol=1e-9, atol=1e-12)
+    assert not found[-2:].any()
 
 
 def test_a_group_of_no_weight_is_absent():
@@ -291,6 +350,76 @@ def test_a_jump_is_looked_for_in_each_group(old, new, means, shift):
     assert (abs(whole) > 4) == (shift == 0)
 
 
+def test_a_jump_needs_eight_old_scores():
+    "Seven are too few to know a mean by; another mixture of the groups is none for the ring."
+    for n in (7, 8):
+        f = np.r_[np.arange(n) % 2, 9.]
+        assert jumped(f, np.zeros(n + 1, int), n) == (n == 8)
+    ring, g = AutoRing(), torch.Generator().manual_seed(0)
+    for share in (.9, .1):
+        s = (torch.arange(50) < 50 * share).long()
+        ring.push(torch.rand(50, generator=g) + 5 * s, s)
+    assert len(ring.filled()[0]) == 100
+
+
+def said(call):
+    "What a call gives, or the sentence that it is refused with."
+    try: return call()
+    except (ValueError, IndexError, RuntimeError) as e: return str(e)
+
+
+@pytest.mark.parametrize("last", [999, 1000, 1001, -1])
+def test_groups_of_any_number(last):
+    "At most a thousand groups are compared; their numbers are names."
+    f, s = torch.tensor([.1, .3, .6, .8], dtype=torch.float64), torch.tensor([0, 0, last, last])
+    assert said(lambda: WassersteinPenalty(reference=0)(f, s).item()) == pytest.approx(.25)
+    found = said(lambda: [v.tolist() for v in survey_tensor(f, s)[:1]] + [survey_tensor(f, s)[1]])
+    assert found == [[1, 1, 0, 0] if last < 0 else [0, 0, 1, 1], [2, 2]]
+
+
+def test_numbers_end_earlier_in_single_precision():
+    s = torch.tensor([0, 1])
+    f = torch.tensor([0., 1e30])
+    assert "numbers end at 3.4e+38" in str(said(lambda: WassersteinPenalty()(f, s).item()))
+    assert said(lambda: WassersteinPenalty()(f.double(), s).item()) == pytest.approx(1e60)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning") # of torch's own making
+def test_forward_mode_by_differences():
+    "One tangent or two, of samples of one length, in and out of torch.func; a batch by its axis."
+    g = torch.Generator().manual_seed(0)
+    x, y, u, v = torch.rand(4, 9, generator=g, dtype=torch.float64)
+    wanted = {}
+    for name, a, b in (("x", u, 0 * v), ("y", 0 * u, v), ("both", u, v)):
+        ends = [distance(x + e * a, y + e * b).item() for e in (1e-6, -1e-6)]
+        wanted[name] = (ends[0] - ends[1]) / 2e-6
+    with forward_ad.dual_level():
+        for name, a, b in (("x", True, False), ("y", False, True), ("both", True, True)):
+            dual = wasserstein_1d(forward_ad.make_dual(x, u) if a else x,
+                                  forward_ad.make_dual(y, v) if b else y)
+            assert forward_ad.unpack_dual(dual).tangent.item() == pytest.approx(wanted[name])
+    jvp, rows = torch.func.jvp, torch.stack([x, u, v])
+    assert jvp(wasserstein_1d, (x, y), (u, v))[1].item() == pytest.approx(wanted["both"])
+    found = jvp(lambda z: wasserstein_1d(x, z), (y,), (v,))[1].item()
+    assert found == pytest.approx(wanted["y"])
+    each = [distance(row, y).item() for row in rows]
+    for dim, batch in ((0, rows), (1, rows.T)):
+        found = said(lambda: torch.vmap(wasserstein_1d, (dim, None))(batch, y).tolist())
+        assert found == pytest.approx(each)
+
+
+def test_precision_of_values():
+    "That of the more exact sample; bfloat16 reaches farther than half precision."
+    x, y = torch.tensor([.1, .7]), torch.tensor([.2, .9], dtype=torch.float64)
+    for pair in ((x, y), (y, x)):
+        found = wasserstein_1d(*pair)
+        assert found.dtype == torch.float64
+        assert found.item() == pytest.approx(distance(*(v.double() for v in pair)).item(), rel=1e-9)
+    f = torch.tensor([0., 131072.], dtype=torch.bfloat16)
+    found = said(lambda: WassersteinPenalty(reference=0)(f, torch.tensor([0, 1])).item())
+    assert found == pytest.approx(131072. ** 2)
+
+
 # several processes
 
 class Threads(World):
@@ -309,6 +438,38 @@ class Threads(World):
         return found, None
 
     def total(self, tensor): return sum(self.swap(tensor))
+
+
+class Letters(Threads):
+    "The same with the exchange of the package, whose letters take 16,384 bytes along."
+    gather = World.gather
+
+    def all_of(self, tensor): return self.swap(tensor)
+
+
+@pytest.mark.parametrize("sizes", [(5, 0, 3), (1500, 0, 700)])
+def test_rows_of_all_processes_arrive(sizes):
+    "Few rows in one letter, many in a second one."
+    f, s, _ = draw(sum(sizes), 0)
+    cuts = np.cumsum([0, *sizes])
+    meeting = Barrier(3)
+    meeting.seen = [None] * 3
+    def one(rank):
+        own = slice(*cuts[rank:rank + 2])
+        return said(lambda: Letters(rank, 3, meeting).gather(f[own], s[own]))
+    with ThreadPoolExecutor(3) as pool: found = list(pool.map(one, range(3)))
+    for rank, told in enumerate(found):
+        assert not isinstance(told, str), told
+        (a, b), own = told
+        assert torch.equal(a, f) and torch.equal(b, s)
+        assert (own.start, own.stop) == tuple(cuts[rank:rank + 2])
+
+
+def test_one_of_several_processes_may_compare_alone(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2") # and no process group
+    f, s, _ = draw(30, 0)
+    found = said(lambda: WassersteinPenalty(sync=False)(f, s).item())
+    assert found == pytest.approx(by_sorting(f, s).item())
 
 
 @pytest.mark.parametrize("given", [None, 1])
@@ -465,6 +626,27 @@ def test_processes_share_the_rows_drawn_anew():
     at = torch.randint(110, (31,), generator=torch.Generator().manual_seed(4))
     wanted = line(data.x[at], net.theta, "scores").detach(), data.s[at], data.y[at].float()
     for found, column in zip(zip(*seen), wanted): assert_close(torch.cat(found), column)
+
+
+def test_pulls_of_uneven_pieces_are_those_of_the_whole():
+    "Three rows here, seven there: the shares of both add up to the means of the whole batch."
+    data, steps = table(10, 0), []
+    def passed_on(_, *numbers): return list(numbers)
+    for at in (torch.arange(3), torch.arange(3, 10)):
+        net = Line()
+        run = SimpleNamespace(train=data, device="cpu", model=net, average=net, history=[],
+                              steps=[], fresh=0, objective=Objective(lam=ScaledLambda(1.)),
+                              opt=torch.optim.SGD(net.parameters(), 0.),
+                              world=SimpleNamespace(size=2, mean_gradients=passed_on))
+        run.objective.warming = True
+        train_step(run, at, 10)
+        steps.append(run.steps[0])
+    out = Line()(data.x).detach().double().requires_grad_()
+    f, y = out.sigmoid(), data.y.double()
+    risk = -torch.where(y == 1, f, 1 - f).log().mean()
+    g, = torch.autograd.grad(risk, out)
+    assert sum(step[0] for step in steps) == pytest.approx(risk.item(), rel=1e-5)
+    assert sum(step[2] for step in steps) == pytest.approx(g.abs().mean().item(), rel=1e-5)
 
 
 def test_risk_is_the_mean_loss():

@@ -3,6 +3,7 @@
 As in `test_guards.py`, nothing is compared with another part of the package."""
 import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,9 @@ from fairw2_nb.metrics.intervals import bootstrap, log_ratio_se, tally
 from fairw2_nb.metrics.report import fairness_report, threshold_for_rate
 from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.training.left_out import Aim, binormal_rates, deal_folds
-from fairw2_nb.training.stacks import relative_w2
+from fairw2_nb.training.stacks import relative_w2, Run
 from fairw2_nb.training.steering import Steered
+from fairw2_nb.training.tasks import Binary
 from scipy import stats
 
 
@@ -328,6 +330,27 @@ def test_penalty_of_a_stack_of_three_groups():
     np.testing.assert_allclose(found.numpy(), W / (second - first ** 2), rtol=1e-9)
 
 
+def test_weight_of_more_groups_in_a_stack():
+    "(G - 1) times the mean over pairs, by sorting, of rows of group 0, 1 and 2 in turn."
+    out = torch.randn(2, 15, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    shares = (.5, .3, .2)
+    run = SimpleNamespace(task=Binary(), aim=Aim(.8), pools=[0] * 3, shares=shares)
+    parts = (1 / (1 + np.exp(-out.numpy()))).reshape(2, 3, 5)
+    Q = np.sort(parts, -1)
+    W = sum(((Q[:, a] - Q[:, b]) ** 2).mean(-1) for a, b in ((0, 1), (0, 2), (1, 2))) / 3
+    first, second = ((parts ** k).mean(-1) @ shares for k in (1, 2))
+    found = Run.penalty(run, out, None)
+    np.testing.assert_allclose(found, 2 * W / (second - first ** 2), rtol=1e-9)
+
+
+def test_notes_of_the_report():
+    "A positive rate from half the base rate to twice it is not worth a word."
+    y, s = np.arange(100) < 20, np.arange(100) % 2
+    for positives, words in ((9, "below half"), (10, ""), (35, ""), (40, ""), (41, "above twice")):
+        notes = [n for n in fairness_report(y, np.arange(100) < positives, s).notes if "share" in n]
+        assert len(notes) == bool(words) and all(words in note for note in notes), positives
+
+
 def test_weights_of_the_mixture():
     "Constant networks: 1 and 3 without penalty, 10 and 20 with it."
     def constant(c):
@@ -376,7 +399,7 @@ class Fixed(torch.nn.Module):
 def test_columns_of_table_1():
     "At 1/2, and at the cut that accepts as many of the training part as have y = 1."
     (y, f, s), (ty, tf, ts) = draw(150, 2), draw(100, 2, seed=4)
-    tf = tf / 2 # other scores than those of the test part
+    tf, ty[::2] = tf / 2, 0 # other scores and fewer positives than in the test part
     train, test = FairDataset(np.zeros((100, 1)), ty, ts), FairDataset(np.zeros((150, 1)), y, s)
     found = table_columns((torch.tensor(tf), torch.tensor(f)), train, test)
     whole, by_group = measured(y, f, s)

@@ -15,9 +15,11 @@ from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.data.synthetic import synthetic_logistic, synthetic_table
 from fairw2_nb.data.tables import load_table
 from fairw2_nb.data.faces import attribute_ratios, FaceDataset
-from fairw2_nb.experiments import adult, celeba, demo, frontier, lambda_transfer, peers
-from fairw2_nb.experiments import debiased as small_batches, mnist as digits
-from fairw2_nb.experiments.experiment import Experiment, rows_of, run_rows
+from fairw2_nb.data.label_files import read_labels
+from fairw2_nb.experiments import adult, celeba, celeba_attributes, demo, frontier, groups
+from fairw2_nb.experiments import hypervolume, lambda_transfer, methods, peers
+from fairw2_nb.experiments import debiased as small_batches, mnist as digits, steering
+from fairw2_nb.experiments.experiment import Experiment, release, rows_of, run_rows
 from fairw2_nb.experiments.methods import Method
 from fairw2_nb.metrics.certificate import Certificate, certify, certify_in_order
 from fairw2_nb.metrics.certificate import pair_bound, worst_pairs
@@ -28,6 +30,7 @@ from fairw2_nb.models import mlp, networks
 from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.models.logistic_gradient import rounded_costs
 from fairw2_nb.models.zafar import ZafarAcceptance
+from fairw2_nb.penalty.loss import WassersteinPenalty
 from fairw2_nb.training.left_out import Aim
 from fairw2_nb.training.loop import _usual_penalty
 from fairw2_nb.training.mixtures import Blend
@@ -226,6 +229,40 @@ def test_left_out_rows_by_a_loop():
     assert narrow == pytest.approx(np.sqrt(1 - np.mean(noise) / V)) and narrow < .97
 
 
+def test_a_look_at_true_positive_rates():
+    "Cut where two fifths of all rows lie above; the curves are those of the rows with y = 1."
+    rng = np.random.default_rng(0)
+    s, y = np.arange(400) % 2, (rng.random(400) < .3).astype(float)
+    z = rng.normal(size=400) + y + .5 * s
+    run = SimpleNamespace(out=torch.ones(3, 400), s=torch.tensor(s), y=torch.tensor(y),
+                          counts=torch.tensor(y == 1), aim=Aim(.1, "EO difference"), task=Binary())
+    found = Blend(run, *[torch.tensor(z).expand(3, 400)] * 2).look(.5, share=.4)
+    above = z > np.quantile(z, .6)
+    among = np.mean([s[y == 1] == k for k in (0, 1)], 1)
+    assert among @ found.rates == pytest.approx(above[y == 1].mean(), abs=1e-6)
+    assert found.rates == pytest.approx([above[(y == 1) & (s == k)].mean() for k in (0, 1)], abs=.1)
+    assert found.acc == pytest.approx(np.mean(above == (y == 1)))
+
+
+def test_errors_and_cuts_of_left_out_rows():
+    "Variances of the logarithms of two error rates; the cut gives the share that was looked at."
+    rng = np.random.default_rng(1)
+    s, y = np.arange(300) % 3 % 2, (rng.random(300) < .3).astype(float)
+    z = rng.normal(size=300) + y
+    data = FairDataset(np.c_[z, z], y, s)
+    run = SimpleNamespace(out=torch.ones(3, 300), s=data.s, y=data.y, data=data, device="cpu",
+                          aim=Aim(.8, "DMSE"), task=Binary())
+    blend = Blend(run, *[torch.tensor(z).expand(3, 300)] * 2)
+    found = blend.look(0., share=.1)
+    wrong = [((z > np.quantile(z, .9)) != y)[s == k] for k in (0, 1)]
+    assert found.rates == pytest.approx([w.mean() for w in wrong])
+    assert found.var == pytest.approx([(1 - w.mean()) / (len(w) * w.mean()) for w in wrong])
+    net = torch.nn.Linear(2, 1)
+    net.scores = lambda x: x[:, 0].sigmoid()
+    cut = blend.threshold_of(net, found, "rate")
+    assert np.mean(1 / (1 + np.exp(-z)) > cut) == pytest.approx(.1)
+
+
 # pictures, groups and drawn tables
 
 def test_pictures_show_the_numbers():
@@ -401,6 +438,126 @@ def test_the_demo_measures_other_rows_than_it_trains_on(monkeypatch):
     monkeypatch.setattr(demo, "train_steps", lambda *_, **__: None)
     for seed in range(3): demo.demo_run(1., seed=seed)
     assert len(set(seeds)) == 6
+
+
+def test_rows_are_measured_on_draws_of_their_own(monkeypatch):
+    "Neither those of the training, nor those of another seed."
+    seeds = []
+
+    def drawn(n, *rest):
+        seeds.append(rest[-1] if len(rest) == 1 else rest[1]) # the seed comes after the base rate
+        return synthetic_logistic(200, seeds[-1])
+    monkeypatch.setattr(small_batches, "synthetic_logistic", drawn)
+    monkeypatch.setattr(small_batches, "small_steps", lambda *_: None)
+    for seed in range(3): small_batches.debiased_run("plain", 16, 0, 5., seed)
+    assert len(set(seeds)) == len(seeds) == 6
+    monkeypatch.setattr(steering, "synthetic_table", drawn)
+    for seed in range(3): steering.steering_data("20%", 100, seed)
+    assert len(set(seeds[6:])) == len(seeds[6:]) == 6
+
+
+def test_who_gains_is_counted_on_the_same_folds(monkeypatch):
+    "A method without fold 1 is compared on fold 0; .85 itself is enough; the smallest of groups."
+    def row(method, fold, yes, **more):
+        return dict(table="race", method=method, fold=fold, n=[10, 10], yes=yes, strength=1.) | more
+    best = pd.DataFrame([row("plain", 0, [2, 6]), row("plain", 1, [9, 9]), row("W2", 0, [4, 5])])
+    np.testing.assert_allclose(groups.change(best, "W2", "yes"), [.2, -.1])
+    assert groups.smallest_ratio([10, 40, 1], [100, 100, 99], 100) == pytest.approx((.25, .3))
+    rows = [row("W2", 0, [1, 1], strength=k, valid_Acc=a, valid_yes=[yes, 200], valid_n=[400, 400])
+            for k, a, yes in ((1., .8, 170), (2., .7, 190))]
+    assert groups.chosen_strengths(pd.DataFrame(rows)).strength.tolist() == [1.]
+    data = synthetic_logistic(1000)
+    monkeypatch.setattr(groups, "whole_table", lambda table: data)
+    parts = groups.parts("race", 2)
+    assert [len(part) for part in parts] == pytest.approx([640, 160, 200], abs=4)
+    assert len({tuple(x) for part in parts for x in part.x.tolist()}) == 1000
+
+
+def test_the_first_of_two_rows_of_labels_counts():
+    found = read_labels("2\nSmiling Young\n000007.jpg 1 -1\n000007.jpg -1 1", "labels.txt")
+    assert found.index.tolist() == [7] and found.iloc[0].tolist() == [1, -1]
+
+
+def test_shares_of_faces_in_both_groups(monkeypatch):
+    "Glasses among the old over those among the young; pale skin the other way round."
+    a = torch.zeros(20, 4, dtype=torch.uint8)
+    a[:, 0], a[5:, 1], a[:2, 2], a[5:8, 2] = torch.arange(20) % 2, 1, 1, 1
+    a[:1, 3], a[5:17, 3] = 1, 1
+    names = ["Attractive", "Young", "Eyeglasses", "Pale_Skin"]
+    data = FaceDataset(torch.zeros(20, 3, 4, 4, dtype=torch.uint8), a, names)
+    monkeypatch.setattr(celeba_attributes, "load_celeba", lambda *_, **__: data)
+    for what, wanted in (("young to old persons", 3.), ("eyeglasses, old to young", .4 / .2),
+                         ("pale skin, young to old", .8 / .2)):
+        assert celeba_attributes.ratio_run(what)["here"] == pytest.approx(wanted)
+
+
+def test_networks_without_a_penalty_are_trained_once(monkeypatch):
+    "Whatever would have been compared: λ = 0 is kept under one name."
+    asked = []
+    monkeypatch.setattr(celeba, "Memory", lambda *_, **__: SimpleNamespace(
+        cache=lambda f, ignore: lambda *setting: asked.append(setting[1:3])))
+    data = FaceDataset(torch.zeros(4, 3, 2, 2, dtype=torch.uint8), [[0, 0], [0, 1], [1, 0], [1, 1]],
+                       ["Attractive", "Young"])
+    for lam in (0., 2.): celeba.kept_scores((data, data, data), "error", lam, 3, "tiny", "bce")
+    assert asked == [("score", 0.), ("error", 2.)]
+
+
+def test_raised_and_lowered_by_the_penalty(monkeypatch):
+    "The score with the penalty less that without it."
+    data = FaceDataset(torch.zeros(4, 3, 2, 2, dtype=torch.uint8), [[0, 0], [0, 1], [1, 0], [1, 1]],
+                       ["Attractive", "Young"])
+    monkeypatch.setattr(celeba_attributes, "face_parts", lambda *_: (data, data, data))
+    fair, plain = np.array([.9, .5, .5, .1]), np.full(4, .5)
+    monkeypatch.setattr(celeba_attributes, "kept_scores",
+                        lambda parts, on, lam, *_: {"test": fair if lam else plain})
+    row = celeba_attributes.attributes_run(2., 0, k=1)
+    assert (row["raised_mean"], row["lowered_mean"]) == pytest.approx((.4, -.4))
+    assert row["attributes"] == {"Attractive": [0., 1., .5], "Young": [0., 1., .5]}
+    asked = []
+    monkeypatch.setattr(groups, "penalised", lambda job, penalty: asked.append(penalty.debias))
+    for name in ("W2", "W2, biased", "W2, batch only"): groups.METHODS[name].run(None)
+    assert asked == [True, False, False]
+
+
+def test_what_methods_are_given(monkeypatch):
+    "λ is full from the middle epoch on; of the classifier, a ring of a quarter of the rows."
+    asked = []
+    monkeypatch.setattr(methods, "penalised", lambda job, penalty, lam, **_: asked.append(lam))
+    data = synthetic_logistic(100)
+    methods.own_scores(peers.Job(data, data, 0, 50, 3., 10), "growing")
+    assert (asked[0].start, asked[0].stop, asked[0].each) == (0, 6, "epoch")
+    monkeypatch.setattr(mlp, "fit_network", lambda *_, penalty, **__: asked.append(penalty))
+    x, y, s = (v.numpy() for v in data.tensors)
+    for kept in (4000, 7): mlp.FairMLPClassifier(reference=kept).fit(x, y, s)
+    assert [penalty.ring.size for penalty in asked[1:]] == [25, 7]
+
+
+def test_tables_of_steering_and_curves_of_the_frontier():
+    "Within .05 on either side; rows with another reference are no points of a curve."
+    frame = pd.DataFrame(dict(method="steer", n=10, target=.85, Acc=.8, positives=[1., 1.3, 1., 0.],
+                              DI=[.82, .91, .79, .86]))
+    found = steering.steering_table(frame).iloc[0]
+    assert (found.within, found.above, found.fifth, found.collapsed) == (.5, .75, .5, .25)
+    rows = [dict(method=m, batch=50, reference=r, strength=k, DI=.5, valid_DI=.5)
+            for m, r, k in (("plain", None, 0.), ("W2", None, 8.), ("W2", 500, 8.))]
+    assert hypervolume.frontier_rows(rows, "W2", 50).point.tolist() == ["plain 0.0", "W2 8.0"]
+    assert [release(v) for v in ("0.1.2", "0.2", "1.10.3")] == ["0.1", "0.2", "1.10"]
+
+
+def test_copies_side_by_side_learn_as_alone():
+    "Each copy has its whole risk beside its penalty; of a rare group only a share is left."
+    data = [v[:300] for v in synthetic_logistic(300).tensors]
+    ends = []
+    for copies in (1, 3):
+        torch.manual_seed(0)
+        weights = lambda_transfer.stacked(networks.mlp(8, (4,), 0), copies)
+        terms = [WassersteinPenalty(reference=0) for _ in range(copies)]
+        lambda_transfer.train_side_by_side(weights, terms, data, 5., 50, .05, steps=20)
+        ends.append(torch.cat([w[0].detach().flatten() for w in weights]))
+    torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)
+    s, rare = synthetic_logistic(20_000, 1).s, lambda_transfer.rare_part(1, .1)[2]
+    assert (rare == 1).sum() == (s == 1).sum()
+    assert (rare == 0).sum() / (s == 0).sum() == pytest.approx(.1, abs=.02)
 
 
 def test_the_papers_settings():

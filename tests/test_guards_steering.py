@@ -2,12 +2,14 @@
 
 As in `test_guards.py`, nothing is compared with another part of the package."""
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from fairw2_nb.data.dataset import FairDataset
-from fairw2_nb.training.left_out import Aim, binormal_rates, Columns, kept
+from fairw2_nb.training import steering
+from fairw2_nb.training.left_out import Aim, binormal_rates, Columns, kept, leave_pairs, Reached
 from fairw2_nb.training.stacks import fresh_copy, Run, Stack
 from fairw2_nb.training.steering import steer
 from fairw2_nb.training.tasks import Binary
@@ -93,6 +95,38 @@ def test_a_known_mixture(monkeypatch, swap):
     assert positive.sum() == n / 5 and out.reached.value == pytest.approx(.8, abs=2e-3)
     rates = [positive[of == k].double().mean().item() for k in (0, 1)]
     assert rates[0] / rates[1] == pytest.approx(.8, rel=.02)
+
+
+def test_rows_of_a_claim_and_folds_come_from_the_seed(monkeypatch):
+    seeds, deal, nets, fresh = [], steering.deal_folds, [], steering.fresh_copy
+
+    def dealt(y, s, k, generator):
+        seeds.append((k, generator.initial_seed()))
+        return deal(y, s, k, generator)
+    monkeypatch.setattr(steering, "deal_folds", dealt)
+    monkeypatch.setattr(Run, "trained", rigged)
+    g, k = torch.Generator().manual_seed(0), torch.arange(400)
+    data = FairDataset(torch.randn(400, 2, generator=g), k % 2, k // 2 % 2)
+    steer(torch.nn.Linear(2, 1), data, .8, folds=3, epochs=2, certify=.9, seed=6)
+    assert seeds == [(10, 6), (3, 6)]
+
+    def copied(model, seed):
+        nets.append(seed)
+        return fresh(model, seed)
+    monkeypatch.setattr(steering, "fresh_copy", copied)
+    for seed in range(3): steer(torch.nn.Linear(2, 1), data, .8, folds=3, epochs=2, seed=seed)
+    assert len(set(nets)) == len(nets) == 9 # no weights in common
+
+
+@pytest.mark.parametrize("k", [3, 4, 5])
+def test_members_of_a_fold_are_named(k):
+    "Six of a group in each of k folds, of which a network sees all but two."
+    out = leave_pairs(torch.arange(6 * k) % k, k)
+    pools = [[torch.nonzero(~left)[:, 0] for left in out]]
+    run = SimpleNamespace(out=out, pools=pools, aim=Aim(.8), y=torch.tensor([0., 1.]))
+    seen = SimpleNamespace(rates=(.4, .5), beta=.5, acc=.9)
+    notes = steering.sentences(run, seen, .5, Reached(.8, .79, .81))
+    assert [note[:28] for note in notes] == ["A group has only 6 members i"]
 
 
 def fraction(t, T):

@@ -16,7 +16,6 @@ import several
 import torch
 from conftest import ROOT
 
-pytestmark = pytest.mark.xdist_group("processes")  # started once, by one worker
 LIMIT = 240  # seconds until a hanging process is a failure; they need about ten
 NUMBERS = [int(n) for n in os.environ.get("FAIRW2_PROCESSES", "3").split(",")]
 

@@ -24,7 +24,7 @@ BROWSERS = ["chromium", "chromium-browser", "google-chrome"]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
          "--disable-component-update", "--disable-sync"]
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 800}
-pytestmark = pytest.mark.xdist_group("browser")  # one browser serves all tests of this file
+FAR = "/far/down"  # there `visit` finds the site, with a search index of one entry
 each_page = pytest.mark.parametrize("page", READING_ORDER)
 
 # TeX or Markdown that a reader would see as such: text outside code and typeset equations
@@ -242,8 +242,12 @@ def test_next_links_follow_the_rooms():
 
 
 @pytest.fixture(scope="module")
-def address():
+def address(tmp_path_factory):
     "The address of docs/ served on a free port."
+    short = tmp_path_factory.mktemp("index") / "search.json"
+    index = json.loads((DOCS / "search.json").read_text(encoding="utf-8"))
+    short.write_text(json.dumps(index | {"items": index["items"][:1]}), encoding="utf-8")
+
     class Silent(SimpleHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # keeps connections open
 
@@ -259,7 +263,8 @@ def address():
                 self.wfile.write(page)
 
         def translate_path(self, path):
-            return super().translate_path(path.removeprefix("/some/base"))
+            if path == f"{FAR}/search.json": return str(short)
+            return super().translate_path(path.removeprefix(FAR).removeprefix("/some/base"))
 
     with ThreadingHTTPServer(("localhost", 0), partial(Silent, directory=DOCS)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -289,19 +294,24 @@ def wait_for_maths(tab):
     tab.wait_for_function(f"!document.querySelector('.arithmatex') || {done}")
 
 
+def listen(tab, note):
+    "Let `note` hear what a tab complains about."
+    def hear(message):
+        if message.type in ("error", "warning"): note(message.text)
+
+    tab.on("console", hear)
+    tab.on("pageerror", lambda e: note(str(e)))
+    tab.on("requestfailed", lambda r: note(f"{r.url} failed"))
+
+
 @pytest.fixture(scope="module")
 def visit(reader, address):
     """A function that opens a page once, at both widths and all folds open; says what it saw.
 
-    One tab visits all pages: a new one costs the browser as much work as a short page."""
+    One tab visits all pages: a new one costs the browser as much work as a short page. So does
+    reading the whole index for the search, which is left to the tests of the search."""
     tab, seen = reader.new_page(), None
-
-    def hear(message):
-        seen.complaints += [message.text] if message.type in ("error", "warning") else []
-
-    tab.on("console", hear)
-    tab.on("pageerror", lambda e: seen.complaints.append(str(e)))
-    tab.on("requestfailed", lambda r: seen.complaints.append(f"{r.url} failed"))
+    listen(tab, lambda text: seen.complaints.append(text))
     tab.on("request", lambda r: seen.requests.append(r.url))
 
     def leave():
@@ -316,7 +326,7 @@ def visit(reader, address):
     @lru_cache(None)
     def look(page):
         seen = leave()
-        seen.status = tab.goto(f"{address}/{page}").status
+        seen.status = tab.goto(f"{address}{FAR}/{page}").status
         wait_for_maths(tab)
         seen.equations = tab.locator(".arithmatex").count()
         seen.typeset = tab.locator(".arithmatex > mjx-container").count()
@@ -345,12 +355,14 @@ def tab(reader):
 
 @each_page
 def test_opens_quietly(visit, address, page):
-    "The page loads, the console stays empty, and no request leaves localhost."
+    "The page loads, the console stays empty, and no request leaves the site, wherever it lies."
     seen = visit(page)
     assert seen.status == 200
     assert not seen.complaints, f"docs/{page} complains in the console: {seen.complaints}"
-    outside = [url for url in seen.requests if not url.startswith((address, "data:", "blob:"))]
+    inside = (f"{address}{FAR}/", "data:", "blob:")
+    outside = [url for url in seen.requests if not url.startswith(inside)]
     assert not outside, f"docs/{page} asks the network for {outside}"
+    assert f"{address}{FAR}/search.json" in seen.requests
 
 
 @each_page
@@ -387,6 +399,8 @@ def test_site_has_equations(visit):
 @pytest.mark.parametrize("words, pages", SEARCHES.items(), ids=SEARCHES)
 def test_search_finds(tab, address, words, pages):
     "Typing a word shows results, and the first one leads to a page that answers."
+    complaints = []
+    listen(tab, complaints.append)
     tab.goto(f"{address}/index.html")
     tab.get_by_role("button", name="Search").click()
     tab.keyboard.type(words)
@@ -399,6 +413,7 @@ def test_search_finds(tab, address, words, pages):
     found = urlparse(tab.url).path.lstrip("/")
     assert found.startswith(tuple(pages)), f"{words!r} leads to {found}"
     assert words.lower() in tab.locator("article").inner_text().lower()
+    assert not complaints, f"the search complains in the console: {complaints}"
 
 
 def test_internals_come_later_in_search():

@@ -6,7 +6,6 @@ import run_notebooks
 from conftest import LIB, ROOT, modules
 
 PAGES = ["penalty/04_loss", "experiments/07_lambda_transfer"]
-pytestmark = pytest.mark.xdist_group("wheel")  # built once
 
 
 @pytest.fixture(scope="module")
