@@ -3,8 +3,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from fairw2_nb.basics.checks import NotFinite, as_binary, as_groups, as_scores, one_of
+from fairw2_nb.basics.checks import NotFinite, as_binary, as_scores, one_of
 from fairw2_nb.basics.checks import refuse_nonfinite
+from fairw2_nb.basics.groups import as_groups
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

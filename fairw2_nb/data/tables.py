@@ -10,7 +10,8 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from ..basics.checks import as_codes, did_you_mean
+from ..basics.checks import did_you_mean
+from ..basics.groups import as_codes
 from .dataset import FairDataset, split_rows
 from .plan import TablePlan, copies, describe, kept_words
 from .plan import warn_of_copy, words_as_gaps

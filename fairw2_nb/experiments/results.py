@@ -13,14 +13,13 @@ import platform
 import re
 import subprocess
 import warnings
-from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
 import fairw2_nb
-from ..basics.files import write_whole
+from ..basics.files import locked, write_whole
 
 # %% ../../nbs/experiments/02_results.ipynb #57b7108d
 def committed_rows() -> Path: # folder inside the package
@@ -52,19 +51,12 @@ def judge(line: bytes) -> tuple: # the row or None, and what is wrong with it
     return row, ""
 
 # %% ../../nbs/experiments/02_results.ipynb #304113f4
-@contextmanager
 def only_writer(path, wait=0):
     "Hold the lock of a row file, or say that another run has it."
-    from filelock import FileLock, Timeout
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_suffix(".lock"), is_singleton=True) # one per file and process
-    try: lock.acquire(timeout=wait, poll_interval=.01)
-    except Timeout:
-        raise ValueError(f"Another run is writing to {path}: "
-                         "wait for it, or choose another folder with --out.") from None
-    try: yield
-    finally: lock.release()
+    refusal = (f"Another run is writing to {path}: "
+               "wait for it, or choose another folder with --out.")
+    return locked(path.with_suffix(".lock"), refusal, wait, again=True) # one per file and process
 
 # %% ../../nbs/experiments/02_results.ipynb #4eaddcb8
 def append_row(path, row):

@@ -7,7 +7,8 @@ __all__ = []
 
 # %% ../../nbs/metrics/02_counts.ipynb #102afad9
 import numpy as np
-from ..basics.checks import as_binary, as_codes, as_groups, check_lengths
+from ..basics.checks import as_binary, check_lengths
+from ..basics.groups import as_codes, as_groups
 
 # %% ../../nbs/metrics/02_counts.ipynb #b624e1f1
 def crossed_groups(

@@ -8,15 +8,14 @@ __all__ = []
 # %% ../../nbs/training/04_checkpoint.ipynb #5d0d0111
 import hashlib
 import io
-import os
 import random
-import secrets
-from contextlib import contextmanager
+from contextlib import contextmanager, ExitStack
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from ..basics.files import locked, put_in_place
 from .evaluation import fetch
 from torch import nn, Tensor
 
@@ -33,16 +32,10 @@ def as_file(state):
 def save_checkpoint(state, path):
     "Save a checkpoint completely or not at all."
     path = Path(path)
-    part = path.with_name(f"{path.name}.{secrets.token_hex(6)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(part, "xb") as file:
-            file.write(as_file(state))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        put_in_place(path, as_file(state))
     except OSError as e:
-        part.unlink(missing_ok=True) if part.parent.is_dir() else None
         raise OSError(
             f"The checkpoint could not be written to {path} ({e.strerror}): choose a folder that "
             "exists or can be made, with room and the right to write. The checkpoint from before, "
@@ -145,18 +138,14 @@ def undisturbed():
 @contextmanager
 def only_run(path):
     "Hold the lock of a checkpoint, or say that another run has it."
-    from filelock import FileLock, Timeout
     path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path.with_name(path.name + ".lock")).acquire(timeout=0)
-    except Timeout:
-        raise ValueError(f"Another run is using the checkpoint {path}: wait for it, "
-                         "or choose another file.") from None
-    except OSError as e:
-        raise OSError(f"The checkpoint could not be written to {path} ({e.strerror}): choose "
-                      "another folder.") from None
-    with lock:
+    refusal = (f"Another run is using the checkpoint {path}: wait for it, "
+               "or choose another file.")
+    with ExitStack() as held:
+        try: held.enter_context(locked(path.with_name(path.name + ".lock"), refusal))
+        except OSError as e:
+            raise OSError(f"The checkpoint could not be written to {path} ({e.strerror}): choose "
+                          "another folder.") from None
         for part in path.parent.iterdir():
             if part.name.startswith(path.name + ".") and part.suffix == ".part": part.unlink()
         yield
