@@ -10,7 +10,8 @@ import gzip, io
 
 import pandas as pd
 from ..basics.files import read_packaged
-from .tables import load_table, read_table
+from .reading import read_table
+from .tables import load_table
 
 # %% ../../nbs/data/04_adult.ipynb #960f7656
 ADULT_SHA256 = "eb06da7b236511760fd5242fe5c637d03daa1aeb09d533e51fcbf9ccf5b41f9b"

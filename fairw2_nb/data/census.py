@@ -11,7 +11,8 @@ import gzip, io
 import numpy as np
 import pandas as pd
 from ..basics.files import read_packaged, user_dir
-from .tables import load_table, read_table
+from .reading import read_table
+from .tables import load_table
 
 # %% ../../nbs/data/13_census.ipynb #a1521a53
 CENSUS_SHA256 = "f09d4c7486e9b404ad9d21610a77816c1cc0a15749a153ec5f6731a27c4f6da4"
