@@ -875,7 +875,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     ],
     f"{MEASURES}::test_folds": [
         ("steering: folds know nothing of labels", "training.left_out",
-         "(2 * s + y)[order]", "s[order]"),
+         "deal(2 * s + y, k", "deal(s, k"),
     ],
     f"{MEASURES}::test_columns_of_table_1": [
         ("Table 1: the base rate of the test part", "experiments.adult",
@@ -941,11 +941,11 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("one λ: the share of the reference", "experiments.lambda_transfer",
          "lam * batch / (batch + reference)", "lam * reference / (batch + reference)"),
         ("one λ: W_2 in the objective", "experiments.lambda_transfer",
-         "risk + lam * W2 ** 2", "risk + lam * W2"),
+         'risk + lam * found["W2"] ** 2', 'risk + lam * found["W2"]'),
         ("one λ: measured on the rows of the training", "experiments.lambda_transfer",
          "synthetic_logistic(20_000, 2 * seed + 1)", "synthetic_logistic(20_000, 2 * seed)"),
         ("one λ: the weight that was used, in the objective", "experiments.lambda_transfer",
-         "risk + lam * W2 ** 2", "risk + used * W2 ** 2"),
+         'risk + lam * found["W2"] ** 2', 'risk + used * found["W2"] ** 2'),
     ],
     f"{ROWS}::test_references_of_ones_own_accord": [
         ("fit: drawn anew although dropout changes the scores", "training.loop",
@@ -1211,9 +1211,9 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          'split(".")[:2]', 'split(".")[:1]'),
     ],
     f"{ROWS}::test_copies_side_by_side_learn_as_alone": [
-        ("references: the mean risk of the copies", "experiments.lambda_transfer",
+        ("references: the mean risk of the copies", "experiments.references",
          "expand_as(logits)) * len(logits)", "expand_as(logits))"),
-        ("references: the other group is rare", "experiments.lambda_transfer",
+        ("references: the other group is rare", "experiments.references",
          "(data[2] == 1) | (draws < share)", "(data[2] == 0) | (draws < share)"),
     ],
     f"{MLP}::test_a_score_at_the_threshold_is_not_above_it": [

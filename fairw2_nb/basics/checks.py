@@ -16,7 +16,7 @@ from torch import Tensor
 # %% ../../nbs/basics/03_checks.ipynb #8e70b221
 def as_array(
     x, # list, array, Series or tensor
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
 ) -> np.ndarray: # shape (n,)
     "A one-dimensional array from whatever the user has; a single column is flattened."
     x = x.detach().cpu() if isinstance(x, Tensor) else x
@@ -37,7 +37,7 @@ def first_few(values, most=5, said=repr):
 
 def as_binary(
     y, # labels or predictions: 0/1, booleans
-    name: str, # how to call them in an error message
+    name: str, # their name in messages
 ) -> np.ndarray: # integers 0 and 1, shape (n,)
     "Labels as integers 0 and 1."
     a = as_array(y, name)
@@ -60,7 +60,7 @@ class NotFinite(ValueError):
 # %% ../../nbs/basics/03_checks.ipynb #5f0695f6
 def real(
     x, # array or tensor
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
 ): # the same
     "Refuse complex numbers."
     try: found = x.is_complex() if isinstance(x, Tensor) else np.iscomplexobj(x)
@@ -73,18 +73,17 @@ def real(
 # %% ../../nbs/basics/03_checks.ipynb #cad971ed
 def as_scores(
     f, # scores in [0, 1]
-    name: str = "scores", # how to call them in an error message
 ) -> np.ndarray: # float64, shape (n,)
     "Scores as floats between 0 and 1."
-    a = real(as_array(f, name), name)
+    a = real(as_array(f, "scores"), "scores")
     try: a = a.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"`{name}` is not made of numbers: "
+        raise ValueError("`scores` is not made of numbers: "
                          "give probabilities between 0 and 1.") from None
     bad = len(a) - int(np.isfinite(a).sum())
-    if bad: raise NotFinite.of(**{name: (bad, len(a))})
+    if bad: raise NotFinite.of(scores=(bad, len(a)))
     if a.min() < 0 or a.max() > 1:
-        raise ValueError(f"`{name}` ranges from {a.min():.4g} to {a.max():.4g}: expected "
+        raise ValueError(f"`scores` ranges from {a.min():.4g} to {a.max():.4g}: expected "
                          "probabilities in [0, 1]; turn logits into scores with `sigmoid`.")
     return a
 
@@ -102,7 +101,7 @@ def check_lengths(
 # %% ../../nbs/basics/03_checks.ipynb #29e01f09
 def as_sample(
     x, # tensor, array, Series or list of numbers
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
 ) -> Tensor: # floating tensor of shape (n,)
     "A one-dimensional floating tensor from `x`; a single column is flattened."
     if isinstance(x, Tensor) and x.ndim == 1 and x.is_floating_point(): return x # mostly
@@ -123,7 +122,7 @@ def as_sample(
 def normalised_weights(
     weights, # one non-negative weight per value, or None for equal weights
     x: Tensor, # the values
-    name: str, # how to call the weights in an error message
+    name: str, # their name in messages
 ): # array or tensor of weights that sum to one
     "Check weights and scale them to sum one."
     w = torch.ones_like(x) if weights is None else as_sample(weights, name).to(x.device)
@@ -149,7 +148,7 @@ def refuse_nonfinite(
 def as_column(
     z, # one entry per score: tensor, array, Series or list, shape (B,) or (B, 1)
     f: Tensor, # the scores they belong to, shape (B,)
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
 ) -> Tensor: # shape (B,), on the device of `f`
     "Whatever the user has, as one tensor entry per score."
     if isinstance(z, Tensor) and z.shape == f.shape and z.device == f.device: return z.detach()
@@ -203,7 +202,7 @@ def binary_labels(
 
 # %% ../../nbs/basics/03_checks.ipynb #fad25e9c
 def check_number(
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
     value, # what the user gave
     low: float, # smallest value
     strict: bool = False, # whether `low` itself is excluded
@@ -217,7 +216,7 @@ def check_number(
 
 # %% ../../nbs/basics/03_checks.ipynb #268da1d5
 def one_of(
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
     value, # what the user gave
     allowed, # what there is; a dictionary gives the value that the choice stands for
 ): # allowed[value] for a dictionary, else the value

@@ -54,6 +54,13 @@ def read_packaged(
                          f"begins with {found[:12]}, not with {sha256[:12]}. {again}")
     return content
 
+# %% ../../nbs/basics/04_files.ipynb #e55f96bc
+def checksum(
+    *parts: bytes, # what it is of
+) -> str: # twelve characters
+    "The beginning of the SHA-256 of some bytes."
+    return hashlib.sha256(b"|".join(parts)).hexdigest()[:12]
+
 # %% ../../nbs/basics/04_files.ipynb #6977bb69
 def free_path(
     path, # wished path of a file

@@ -18,7 +18,7 @@ def _missing(label):
 
 def _coded(
     s, # any labels
-    name: str, # how to call them in an error message
+    name: str, # their name in messages
 ) -> tuple: # codes in order of appearance, shape (n,), and the labels they stand for
     "Labels by number; those that are missing are refused."
     values = list(s) if isinstance(s, (list, tuple)) and len(s) else as_array(s, name).tolist()
@@ -36,7 +36,7 @@ def _coded(
 # %% ../../nbs/basics/08_groups.ipynb #81eae4ee
 def as_groups(
     s, # sensitive attribute: any hashable labels
-    name: str = "s", # how to call it in an error message
+    name: str = "s", # its name in messages
     most: int = None, # most groups that the caller can compare; None for any number up to 1,000
 ) -> tuple: # codes of shape (n,), and the list of labels they stand for
     "Group labels as integer codes."
@@ -62,7 +62,7 @@ def in_order(
     codes: np.ndarray, # codes of `as_groups`, shape (n,)
     labels: list, # what they stand for
     groups, # the order wished, by labels, or names of the codes 0, 1, ...; None for sorted
-    name: str, # how to call them in an error message
+    name: str, # their name in messages
 ) -> tuple: # codes of shape (n,), and the names of all groups
     "Codes in the order that the user wishes."
     if groups is None: return codes, (0, 1) if labels == [0, 1] else tuple(labels)
@@ -80,7 +80,7 @@ def in_order(
 def as_codes(
     s, # one attribute, any labels, shape (n,), or several, shape (n, A)
     groups=None, # order or names of the groups; for several attributes a dictionary of those
-    name: str = "s", # how to call it in an error message
+    name: str = "s", # its name in messages
 ) -> tuple: # int64 codes of shape (n,) or (n, A); names of the groups, by attribute if several
     "Any group labels as codes 0, 1, ..., in one column or several."
     if getattr(s, "ndim", 1) != 2 or s.shape[1] == 1:
@@ -98,7 +98,7 @@ def as_codes(
 def warn_of_small(
     codes: np.ndarray, # codes, shape (n,) or (n, A)
     groups, # names of the groups, by attribute if there are several
-    name: str = "s", # how to call them in the message
+    name: str = "s", # their name in messages
 ):
     "Say which of three groups or more have no member, or one."
     if isinstance(groups, dict):

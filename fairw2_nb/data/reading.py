@@ -6,9 +6,13 @@
 __all__ = ['read_table']
 
 # %% ../../nbs/data/14_reading.ipynb #27c104e6
+import gzip
+import io
+
 import numpy as np
 import pandas as pd
 from ..basics.checks import did_you_mean
+from ..basics.files import read_packaged
 from .plan import words_as_gaps
 from pandas.api import types
 
@@ -58,6 +62,11 @@ def read_table(
         if types.is_complex_dtype(t) or types.is_object_dtype(t) or types.is_string_dtype(t):
             frame[c] = tidy_text(frame[c])
     return frame
+
+# %% ../../nbs/data/14_reading.ipynb #52832206
+def packaged_table(name, sha256):
+    "A table of the package."
+    return read_table(io.BytesIO(gzip.decompress(read_packaged(name, sha256))))
 
 # %% ../../nbs/data/14_reading.ipynb #20933f2c
 def check_columns(frame, wanted):

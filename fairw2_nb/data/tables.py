@@ -179,7 +179,6 @@ def group_names(values, s):
     one = [str(v[0]) if len(v) == 1 else None for v in found]
     return tuple(one[k] or (f"not {one[1 - k]}" if one[1 - k] else k) for k in (0, 1))
 
-# %% ../../nbs/data/02_tables.ipynb #0de24879
 def groups_of(frame, sensitive, privileged):
     "Codes of the groups and their names."
     if privileged is None: return as_codes(frame[sensitive], name=f"{sensitive}")

@@ -6,7 +6,6 @@
 __all__ = []
 
 # %% ../../nbs/experiments/02_results.ipynb #84f2559c
-import hashlib
 import json
 import os
 import platform
@@ -19,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import fairw2_nb
-from ..basics.files import locked, write_whole
+from ..basics.files import checksum, locked, write_whole
 
 # %% ../../nbs/experiments/02_results.ipynb #57b7108d
 def committed_rows() -> Path: # folder inside the package
@@ -27,10 +26,6 @@ def committed_rows() -> Path: # folder inside the package
     return Path(str(files("fairw2_nb.experiments"))) / "rows"
 
 # %% ../../nbs/experiments/02_results.ipynb #e670a570
-def checksum(text: bytes) -> str: # twelve characters
-    "The beginning of the SHA-256 of some bytes."
-    return hashlib.sha256(text).hexdigest()[:12]
-
 def as_line(row) -> bytes: # with its end of line
     "A row as JSON that closes with the checksum of the rest."
     text = json.dumps(row).encode()

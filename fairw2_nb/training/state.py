@@ -99,7 +99,6 @@ def state(self: Training):
     own |= {"draws": self.generator.get_state(), "random": self.world.objects(random_states())}
     return own | dict(history=self.history, best=self.best, settings=self.settings)
 
-# %% ../../nbs/training/12_state.ipynb #9d435fab
 def training_settings(run):
     "What a checkpoint must agree with, as text and numbers."
     with undisturbed(): # items of a data set may draw
