@@ -67,9 +67,9 @@ def test_it_is_shown_on_its_page(name):
 @each_experiment
 def test_its_rows_carry_all_that_they_are_recognised_by(name):
     exp = find(EXPERIMENTS, name)
-    settings = {*inspect.signature(exp.run).parameters}
+    settings = {*inspect.signature(exp.run).parameters} - {*exp.places}
     for row in read_rows(committed_rows() / f"{name}.jsonl"):
-        assert settings | {*ABOUT} <= row.keys()
+        assert settings | {*ABOUT} <= row.keys() and not {*exp.places} & row.keys()
         assert re.fullmatch(r"[0-9a-f]{12}\+?", row["commit"])
         assert row["data"] or row["campaign"] == "trials"
 
