@@ -301,7 +301,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "return risk, self.penalty(self.task.scores(out), s, y, ref)",
          "return risk, self.penalty(self.task.scores(out), y, y, ref)"),
         ("Algorithm 1: half the reference", "training.loop",
-         "(run.fresh,)", "(run.fresh // 2,)"),
+         "(fresh,)", "(fresh // 2,)"),
         ("Algorithm 1: labels of the reference for groups", "training.loop",
          "return f, s, y", "return f, y, s"),
         ("Algorithm 1: gradients add up over steps", "training.loop",
@@ -318,7 +318,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          'F.mse_loss(f, y) if self.loss == "mse"', 'F.mse_loss(f, y) if self.loss == ""'),
         ("averaged weights: the share is turned round", "training.loop",
          "a.lerp_(m, 1 - keep)", "a.lerp_(m, keep)"),
-        ("the seed is ignored", "training.loop",
+        ("the seed is ignored", "training.state",
          "torch.Generator().manual_seed(self.seed)", "torch.Generator().manual_seed(0)"),
         ("the batch size is ignored", "training.loop",
          ".split(run.batch_size)", ".split(len(run.train))"),
@@ -356,7 +356,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          'f if self.outputs == "scores" else f.logit()', "f"),
     ],
     f"{GUARDS}::test_rows_measure_the_validation_part": [
-        ("rows: the training part is measured", "training.loop",
+        ("rows: the training part is measured", "training.state",
          "self.valid = self.train", "pass\n        self.valid = self.train"),
         ("rows: the objective without λ", "training.loop",
          'objective = run.objective.total(measured.pop("risk"), measured.pop("W"))',
@@ -365,7 +365,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "    plain.reset()\n", ""),
     ],
     f"{GUARDS}::test_averaged_weights_are_measured_and_kept": [
-        ("rows: the network and not its average is measured", "training.loop",
+        ("rows: the network and not its average is measured", "training.state",
          "found = score_all(self.average, self.valid", "found = score_all(self.model, self.valid"),
         ("patience: the network and not its average is kept", "training.loop",
          "run.best = run.weights()[1]", "run.best = run.weights()[0]"),
@@ -875,7 +875,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     ],
     f"{MEASURES}::test_folds": [
         ("steering: folds know nothing of labels", "training.left_out",
-         "(2 * s + y)[order]", "s[order]"),
+         "deal(2 * s + y, k", "deal(s, k"),
     ],
     f"{MEASURES}::test_columns_of_table_1": [
         ("Table 1: the base rate of the test part", "experiments.adult",
@@ -941,11 +941,11 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("one λ: the share of the reference", "experiments.lambda_transfer",
          "lam * batch / (batch + reference)", "lam * reference / (batch + reference)"),
         ("one λ: W_2 in the objective", "experiments.lambda_transfer",
-         "risk + lam * W2 ** 2", "risk + lam * W2"),
+         'risk + lam * found["W2"] ** 2', 'risk + lam * found["W2"]'),
         ("one λ: measured on the rows of the training", "experiments.lambda_transfer",
          "synthetic_logistic(20_000, 2 * seed + 1)", "synthetic_logistic(20_000, 2 * seed)"),
         ("one λ: the weight that was used, in the objective", "experiments.lambda_transfer",
-         "risk + lam * W2 ** 2", "risk + used * W2 ** 2"),
+         'risk + lam * found["W2"] ** 2', 'risk + used * found["W2"] ** 2'),
     ],
     f"{ROWS}::test_references_of_ones_own_accord": [
         ("fit: drawn anew although dropout changes the scores", "training.loop",
@@ -1211,9 +1211,9 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          'split(".")[:2]', 'split(".")[:1]'),
     ],
     f"{ROWS}::test_copies_side_by_side_learn_as_alone": [
-        ("references: the mean risk of the copies", "experiments.lambda_transfer",
+        ("references: the mean risk of the copies", "experiments.references",
          "expand_as(logits)) * len(logits)", "expand_as(logits))"),
-        ("references: the other group is rare", "experiments.lambda_transfer",
+        ("references: the other group is rare", "experiments.references",
          "(data[2] == 1) | (draws < share)", "(data[2] == 0) | (draws < share)"),
     ],
     f"{MLP}::test_a_score_at_the_threshold_is_not_above_it": [

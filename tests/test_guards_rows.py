@@ -17,7 +17,7 @@ from fairw2_nb.data.tables import load_table
 from fairw2_nb.data.faces import attribute_ratios, FaceDataset
 from fairw2_nb.data.label_files import read_labels
 from fairw2_nb.experiments import adult, celeba, celeba_attributes, demo, frontier, groups
-from fairw2_nb.experiments import hypervolume, lambda_transfer, methods, peers
+from fairw2_nb.experiments import hypervolume, lambda_transfer, methods, peers, references
 from fairw2_nb.experiments import debiased as small_batches, mnist as digits, steering
 from fairw2_nb.experiments.experiment import Experiment, release, rows_of, run_rows
 from fairw2_nb.experiments.methods import Method
@@ -550,12 +550,12 @@ def test_copies_side_by_side_learn_as_alone():
     ends = []
     for copies in (1, 3):
         torch.manual_seed(0)
-        weights = lambda_transfer.stacked(networks.mlp(8, (4,), 0), copies)
+        weights = references.stacked(networks.mlp(8, (4,), 0), copies)
         terms = [WassersteinPenalty(reference=0) for _ in range(copies)]
-        lambda_transfer.train_side_by_side(weights, terms, data, 5., 50, .05, steps=20)
+        references.train_side_by_side(weights, terms, data, 5., 50, .05, steps=20)
         ends.append(torch.cat([w[0].detach().flatten() for w in weights]))
     torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)
-    s, rare = synthetic_logistic(20_000, 1).s, lambda_transfer.rare_part(1, .1)[2]
+    s, rare = synthetic_logistic(20_000, 1).s, references.rare_part(1, .1)[2]
     assert (rare == 1).sum() == (s == 1).sum()
     assert (rare == 0).sum() / (s == 0).sum() == pytest.approx(.1, abs=.02)
 

@@ -7,6 +7,7 @@ __all__ = ['ADULT', 'ADULT_SWEEP']
 
 # %% ../../nbs/experiments/03_adult.ipynb #1b3a6b84
 import math
+from functools import partial
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -192,11 +193,6 @@ def sweep_grid(
     return [dict(kind=kind, lam=lam, seed=k) for k in as_seeds(seeds)
             for kind in ("exact", "paper", "POT") for lam in lams]
 
-def sweep_table(frame):
-    "Mean ± standard deviation over splits."
-    return mean_sd(frame, ["kind", "lam"], ["Acc", "DI", "W2", "EO"], "splits")
-
-# %% ../../nbs/experiments/03_adult.ipynb #76838426
 def sweep_figure(frame):
     "Accuracy against DI and against the distance of the scores."
     figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.2))
@@ -213,6 +209,7 @@ def sweep_figure(frame):
 # %% ../../nbs/experiments/03_adult.ipynb #b8236a13
 ADULT_SWEEP = Experiment(
     "adult_sweep", "The price of parity: one network on Adult at many λ, with three gradients",
-    run=sweep_run, grid=sweep_grid, table=sweep_table, figure=sweep_figure, data=ADULT.data,
+    run=sweep_run, grid=sweep_grid, figure=sweep_figure, data=ADULT.data,
+    table=partial(mean_sd, by=["kind", "lam"], columns=["Acc", "DI", "W2", "EO"], of="splits"),
     legend="exact: our gradient with a reference of 4000 scores; paper: the printed one; POT: "
            "W_2^2 of the batch alone. Mean ± standard deviation over splits, test part.")

@@ -6,7 +6,6 @@
 __all__ = ['GROUPS']
 
 # %% ../../nbs/experiments/18_groups.ipynb #36d6de85
-import hashlib
 from functools import lru_cache, partial
 from unittest.mock import patch
 
@@ -15,18 +14,18 @@ import numpy as np
 import pandas as pd
 import torch
 from ..basics.checks import one_of
-from ..basics.files import user_dir
+from ..basics.files import checksum, user_dir
 from ..basics.packages import peer_version
 from ..data.adult import ADULT_SHA256, load_adult
 from ..data.census import CENSUS_SHA256, load_census
 from .experiment import as_seeds, Experiment
 from .methods import Method
-from .peers import arrays, Job, penalised, plain_classifier
-from .peers import reduction_decisions, Term
+from .peers import arrays, fairret_loss, Job, joined, penalised
+from .peers import plain_classifier, reduction_decisions, Term
 from ..penalty.loss import WassersteinPenalty
-from ..training.evaluation import score_all
+from ..training.left_out import deal
 
-# %% ../../nbs/experiments/18_groups.ipynb #e8fedc7e
+# %% ../../nbs/experiments/18_groups.ipynb #f964e7a2
 TABLES = {
     "race": partial(load_adult, sensitive="race", keep_sensitive=True),
     "race left out": partial(load_adult, sensitive="race"),
@@ -35,24 +34,13 @@ TABLES = {
     "census sample": partial(load_census, keep_sensitive=True),
 }
 
-def joined(a, b):
-    "Two parts as one."
-    new = a.apply(lambda t: t)
-    new.x, new.y, new.s = (torch.cat(pair) for pair in zip(a.tensors, b.tensors))
-    return new
-
 @lru_cache(maxsize=1)
 def whole_table(table): return joined(*TABLES[table](seed=0, stratify=True)).crossed()
 
-# %% ../../nbs/experiments/18_groups.ipynb #f964e7a2
-def fold_of(y, s, folds=5, seed=0):
+def fold_of(y, s, seed=0):
     "The fold of each row: within a cell (y, s), the rows in random order are dealt out in turn."
-    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
-    cell = (y.long() * (int(s.max()) + 1) + s)[order]
-    by_cell = cell.argsort(stable=True)
-    fold = torch.empty_like(order)
-    fold[order[by_cell]] = torch.arange(len(y)) % folds
-    return fold
+    cell = y.long() * (int(s.max()) + 1) + s
+    return deal(cell, 5, torch.Generator().manual_seed(seed))
 
 def parts(table, fold):
     "Rows to train on, to choose the strength on, and to report."
@@ -70,11 +58,7 @@ class FairretTerm(Term):
 
     def forward(self, scores, s, y=None, ref=None):
         "The norm, in the batch."
-        from fairret.loss import NormLoss
-        from fairret.statistic import PositiveRate
-        sens = torch.nn.functional.one_hot(s, self.groups).to(scores)
-        sens = sens[:, sens.sum(0) > 0] # the rate of an absent group is 0/0
-        return NormLoss(PositiveRate())(scores[:, None], sens, pred_as_logit=False)
+        return fairret_loss(scores, s, self.groups)
 
 # %% ../../nbs/experiments/18_groups.ipynb #8b573035
 def oxonfair_decisions(job, trials=1e6):
@@ -145,7 +129,7 @@ def table_checksum(table, **setting):
     "Of the packaged file, or of the user's own census."
     if table != "census": return (CENSUS_SHA256 if "census" in table else ADULT_SHA256)[:12]
     files = sorted(user_dir(None, "FAIRW2_CENSUS", "census").rglob("*.[cp]*"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+    return checksum(b"".join(path.read_bytes() for path in files))
 
 def groups_grid(
     folds: str = "0-4", # which folds
