@@ -40,12 +40,17 @@ class Steered(nn.Module):
         self.weights[:half], self.weights[half:] = (1 - beta) / half, beta / half
 
     def forward(self, x):
+        "The weighted sum of the networks' outputs, shape (n,)."
         return sum(w * net(x).reshape(len(x)) for w, net in zip(self.weights, self.networks))
 
     @torch.no_grad()
-    def scores(self, x): return self.task.scores(self.eval()(x))
+    def scores(self, x):
+        "Scores in [0, 1], without gradient."
+        return self.task.scores(self.eval()(x))
 
-    def predict(self, x): return self.scores(x) > self.threshold
+    def predict(self, x):
+        "Whether a score is above the threshold."
+        return self.scores(x) > self.threshold
 
 # %% ../../nbs/training/11_steering.ipynb #f66324d6
 def certified(blend, out, threshold, level, held): # Look
