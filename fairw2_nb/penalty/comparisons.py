@@ -114,10 +114,10 @@ def check_weights(w):
         raise ValueError("`sample_weight` must be finite and non-negative, and not all zero.")
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #8596fbb1
-def as_arrays(columns, name="s") -> list:
+def as_arrays(f, s, *rest, name="s") -> list:
     "Columns as the formulas take them; errors call the groups `name`."
-    f, s, *rest = map(numpy_on_cpu, columns)
-    return [f, whole_numbers(s, name), *rest]
+    s = whole_numbers(numpy_on_cpu(s), name)
+    return [numpy_on_cpu(f), s, *map(numpy_on_cpu, rest)]
 
 def join(columns, others):
     "Arrays of a batch, each followed by that of a reference."

@@ -47,10 +47,10 @@ def part_gradient(how, n, f, s, mass=None):
 def compare(how, f, s, y=None, weight=None, *ref):
     "Value and gradient of all parts, averaged; `ref` holds the columns of a reference."
     simple = weight is None and how.whole
-    columns = as_arrays((f, s) if simple else (f, s, y, weight))
+    columns = as_arrays(f, s) if simple else as_arrays(f, s, y, weight)
     n = len(columns[0])
     if weight is not None: check_weights(columns[3])
-    if ref: columns = join(columns, as_arrays(ref[:len(columns)], "ref_s"))
+    if ref: columns = join(columns, as_arrays(*ref[:len(columns)], name="ref_s"))
     if simple: return part_gradient(how, n, *columns)
     f, s, y, weight = columns
     grad = torch.as_tensor(f[:n]) * 0

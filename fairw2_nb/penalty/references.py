@@ -48,7 +48,7 @@ class Ring(nn.Module):
 
     def filled(self) -> tuple: # columns of shape (n,), n at most `size`
         "What is remembered, not in order of age."
-        n, kept = int(numpy_on_cpu(self._buffers["seen"])), self.columns()
+        n, kept = int(self._buffers["seen"]), self.columns()
         return kept if n >= self.size else tuple(column[:n] for column in kept)
 
 # %% ../../nbs/penalty/02_references.ipynb #54a7c4bf
