@@ -9,6 +9,7 @@ __all__ = []
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import _SingleLevelFunction
 
 # %% ../../nbs/basics/02_arrays.ipynb #8ecccd86
 def array_module(
@@ -62,7 +63,7 @@ SECOND = ("The Wasserstein penalty has a closed-form first derivative only: call
           "loss apart.")
 
 # %% ../../nbs/basics/02_arrays.ipynb #02568cf8
-class _Attach(torch.autograd.Function):
+class _Attach(_SingleLevelFunction): # `attach` looks for transforms
     "Computes a value with its gradients; answers backward with what is known already."
     @staticmethod
     def forward(ctx, compute, constants, *inputs):
@@ -72,7 +73,7 @@ class _Attach(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         if torch.is_grad_enabled(): raise RuntimeError(SECOND)
-        return None, None, *(grad_output * g for g in ctx.grads)
+        return None, None, *[grad_output * g for g in ctx.grads]
 
     @staticmethod
     def jvp(ctx, _, __, *tangents):

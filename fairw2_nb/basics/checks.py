@@ -151,7 +151,8 @@ def as_column(
     name: str, # its name in messages
 ) -> Tensor: # shape (B,), on the device of `f`
     "Whatever the user has, as one tensor entry per score."
-    if isinstance(z, Tensor) and z.shape == f.shape and z.device == f.device: return z.detach()
+    if isinstance(z, Tensor) and z.shape == f.shape and z.device == f.device:
+        return z.detach() if z.requires_grad else z
     try: # np.array makes a copy: arrays of pandas are read-only
         z = torch.as_tensor(z if isinstance(z, Tensor) else np.array(z), device=f.device).detach()
     except (TypeError, ValueError, RuntimeError):

@@ -35,11 +35,12 @@ class World:
 
 # %% ../../nbs/basics/07_processes.ipynb #091b90d9
 ALONE = World()
+started = getattr(dist, "is_initialized", bool) # not there: torch was built without
 
 def as_world(sync="auto") -> World:
     "The world that `sync` asks for: \"auto\", a process group, or False for this process alone."
     if sync is False: return ALONE
-    if not (dist.is_available() and dist.is_initialized()):
+    if not started():
         if sync == "auto" and int(os.environ.get("WORLD_SIZE", 1)) == 1: return ALONE
         raise ValueError("There are several processes, but no process group: call "
                          "torch.distributed.init_process_group() first, or say sync=False to "

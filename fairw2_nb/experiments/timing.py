@@ -63,10 +63,10 @@ def contestants(
     names=NAMES, # who takes part; also "sinkhorn"
 ) -> dict: # {name: function without arguments}
     "Forward and backward of each contestant on the same scores."
-    batch, rest = f[:n_batch], f[n_batch:]
+    batch, rest, groups = f[:n_batch], f[n_batch:], s[:n_batch]
     ref = dict(ref_scores=rest, ref_s=s[n_batch:]) if len(rest) else {}
     x, y = f[~s].contiguous(), f[s].contiguous()
-    def ours(z): return wasserstein_penalty(z, s[:n_batch], **ref)
+    def ours(z): return wasserstein_penalty(z, groups, **ref)
     def merged(line): # a distance between two samples, as a function of the batch
         def loss(z):
             both = torch.cat([z, rest]) if len(rest) else z

@@ -43,8 +43,9 @@ class Sample(NamedTuple):
         return self._replace(weight=as_column(weight, self.scores, name))
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #3ab0c5f1
-def both_weighted(batch, ref) -> tuple: # of two samples, the second or None
+def both_weighted(batch, ref, weight=None) -> tuple: # of two samples, the second or None
     "Batch and reference with weights, if one of them has some."
+    if weight is not None: batch = batch.weighted(weight)
     if ref is None or (batch.weight is None) == (ref.weight is None): return batch, ref
     if ref.weight is None: return batch, ref.weighted(None)
     return batch.weighted(None), ref
@@ -68,10 +69,11 @@ def group_numbers(
     if s.ndim < 2 or s.shape[1] == 1: return as_column(s, f, name)
     if len(s) != len(f): as_column(s[:, 0], f, name)
     s = s.detach().to(f.device)
-    if s.shape[1] > COLUMNS or not ((s >= 0) & (s < BASE) & (s == s.floor())).all():
+    whole = s.long()
+    if s.shape[1] > COLUMNS or not ((s >= 0) & (s < BASE) & (s == whole)).all():
         raise ValueError(f"`{name}` has {s.shape[1]} columns: expected at most {COLUMNS} "
                          f"attributes with whole numbers from 0 to {BASE - 1} each.")
-    return (s.long() * BASE ** torch.arange(s.shape[1], device=f.device)).sum(1)
+    return (whole * BASE ** torch.arange(s.shape[1], device=f.device)).sum(1)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #448632ed
 def checked(
@@ -91,20 +93,20 @@ def checked(
     return Sample(f, group_numbers(s, f, f"{name}s"), y)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #beff4b60
+FLOATS = {np.dtype(k) for k in "efd"} | {torch.float16, torch.float32, torch.float64}
+
 def whole_numbers(
     s, # groups, array
     name: str = "s", # how to call them in an error message
 ): # the same as booleans or integers
     "Groups that can be counted, or a sentence."
-    if s.dtype == bool or s.dtype == int: return s # as almost always
+    if s.dtype not in FLOATS: return s
     xp = array_module(s)
-    if s.dtype in (xp.float32, xp.float64, xp.float16):
-        good = (abs(s) < 2 ** 53) & (s == xp.floor(s))
-        if not good.all():
-            raise ValueError(f"`{name}` must hold whole numbers, one for each group, but holds "
-                             f"{s[~good][:3].tolist()}: recode it, and drop what is missing.")
-        s = xp.asarray(s, dtype=xp.int64)
-    return s
+    good = (abs(s) < 2 ** 53) & (s == xp.floor(s))
+    if not good.all():
+        raise ValueError(f"`{name}` must hold whole numbers, one for each group, but holds "
+                         f"{s[~good][:3].tolist()}: recode it, and drop what is missing.")
+    return xp.asarray(s, dtype=xp.int64)
 
 def check_weights(w):
     "Refuse weights of observations that are negative, infinite, NaN or all zero."
@@ -112,11 +114,14 @@ def check_weights(w):
         raise ValueError("`sample_weight` must be finite and non-negative, and not all zero.")
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #8596fbb1
+def as_arrays(f, s, *rest, name="s") -> list:
+    "Columns as the formulas take them; errors call the groups `name`."
+    s = whole_numbers(numpy_on_cpu(s), name)
+    return [numpy_on_cpu(f), s, *map(numpy_on_cpu, rest)]
+
 def join(columns, others):
     "Arrays of a batch, each followed by that of a reference."
     concat = array_module(columns[0]).concat
-    others = [*map(numpy_on_cpu, others[:len(columns)])]
-    others[1] = whole_numbers(others[1], "ref_s")
     return [None if a is None or b is None else concat((a, b)) for a, b in zip(columns, others)]
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #92c365f7

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from ..basics.arrays import array_module, as_float64, numpy_on_cpu, sum_by
 from ..transport.barycentre import check_range, group_costs, group_order, group_weights
-from ..transport.barycentre import spread
 from ..transport.grid import bin_index, group_cdf
 from torch import Tensor
 
@@ -71,7 +70,8 @@ def exact_gradient(
         shares, sums = shares_of(mass[order], s[order], len(sizes))
     if weights != "equal": w = group_weights(weights, sums)
     value, g = group_costs(x, sizes, p, w, shares)
-    if n_batch < len(f): g *= spread(represented(s[:n_batch], sums, own), sizes)
-    grad = xp.empty_like(f)
-    grad[order] = g if xp is np else g.to(f.dtype)
-    return value, grad[:n_batch] if xp is torch else torch.from_numpy(grad[:n_batch])
+    grad, s = xp.empty_like(g), s[:n_batch]
+    grad[order] = g
+    grad = grad[:n_batch]
+    if n_batch < len(f): grad *= represented(s, sums, own)[s]
+    return value, grad.to(f.dtype) if xp is torch else torch.from_numpy(grad.astype(f.dtype))

@@ -10,12 +10,12 @@ from functools import partial
 from zlib import crc32
 
 import torch
-from ..basics.arrays import attach, numpy_on_cpu
+from ..basics.arrays import attach
 from ..basics.processes import as_world
-from .comparisons import both_weighted, check_weights
+from .comparisons import as_arrays, both_weighted, check_weights
 from .comparisons import How, USUAL, Sample, checked, check_options, columns_of
 from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
-from .comparisons import uncompiled, warn_caller, whole_numbers
+from .comparisons import uncompiled, warn_caller
 from .debiased import less_bias
 from .gradients import exact_gradient, paper_gradient
 from .relative import quotient
@@ -34,8 +34,9 @@ def part_gradient(how, n, f, s, mass=None):
         warn_caller(why + "the penalty is 0. Use larger batches, or a reference such as "
                     "`reference=2000`.")
         return 0., torch.as_tensor(f)[:n] * 0
-    if how.debias: return less_bias(value, g, torch.as_tensor(f), torch.as_tensor(s), n, mass)
-    if how.relative: return quotient(value, g, torch.as_tensor(f), torch.as_tensor(s), n, mass)
+    if how.debias or how.relative:
+        change = less_bias if how.debias else quotient
+        return change(value, g, torch.as_tensor(f), torch.as_tensor(s), n, mass)
     if how.grad == "paper":
         if mass is not None: raise ValueError(
             'grad="paper" counts observations: leave `sample_weight` out, or use grad="exact".')
@@ -45,11 +46,11 @@ def part_gradient(how, n, f, s, mass=None):
 # %% ../../nbs/penalty/04_loss.ipynb #c99f8fe2
 def compare(how, f, s, y=None, weight=None, *ref):
     "Value and gradient of all parts, averaged; `ref` holds the columns of a reference."
-    simple = how.whole and weight is None
-    columns = [*map(numpy_on_cpu, (f, s) if simple else (f, s, y, weight))]
-    columns[1], n = whole_numbers(columns[1]), len(columns[0])
+    simple = weight is None and how.whole
+    columns = as_arrays(f, s) if simple else as_arrays(f, s, y, weight)
+    n = len(columns[0])
     if weight is not None: check_weights(columns[3])
-    if ref: columns = join(columns, ref)
+    if ref: columns = join(columns, as_arrays(*ref[:len(columns)], name="ref_s"))
     if simple: return part_gradient(how, n, *columns)
     f, s, y, weight = columns
     grad = torch.as_tensor(f[:n]) * 0
@@ -62,12 +63,15 @@ def compare(how, f, s, y=None, weight=None, *ref):
         grad[torch.as_tensor(keep[:n])] += g.to(grad)
     return total / len(parts), grad / len(parts)
 
+# %% ../../nbs/penalty/04_loss.ipynb #7d1c40be
+def compare_all(how, crowd, f, s, y, weight, *ref):
+    "The same for what all processes have, with the gradient of this one's scores."
+    value, g = compare(how, *crowd.columns, *ref)
+    return value, crowd.scale * g[crowd.own]
+
 def distance(batch, ref, how, crowd=None):
     "What is compared of samples that have been checked, as one node on the scores of the batch."
-    def of_all(*columns):
-        value, g = compare(how, *crowd.columns, *columns[4:])
-        return value, crowd.scale * g[crowd.own]
-    compute = partial(compare, how) if crowd is None else of_all
+    compute = partial(compare_all, how, crowd) if crowd else partial(compare, how)
     return attach(compute, batch[:1], *batch[1:], *(ref or ()))
 
 # %% ../../nbs/penalty/04_loss.ipynb #c6e4d3e0
@@ -85,16 +89,15 @@ def wasserstein_penalty(
     sample_weight=None, # weights of the observations, shape (B,); a reference has 1 each
 ) -> Tensor: # W_p^p, a scalar with the scores' dtype and device
     "W_p^p between the scores of groups, with its gradient for each score of the batch."
-    how, options = USUAL, (grad, n_bins, weights, columns_of(s), p)
-    if options != ("exact", 500, "equal", 1, 2): # not as almost always
-        how = How(p, grad, n_bins, weights=weights, columns=options[3])
+    how, options = USUAL, (grad, n_bins, weights, p, getattr(s, "ndim", 2))
+    if options != ("exact", 500, "equal", 2, 1): # not as almost always
+        how = How(p, grad, n_bins, weights=weights, columns=columns_of(s))
         check_options(how)
     if (ref_scores is None) != (ref_s is None):
         raise ValueError("A reference needs both `ref_scores` and `ref_s`: one of them is missing.")
     batch, ref = checked(scores, s), None
     if ref_scores is not None: ref = checked(ref_scores, ref_s, name="ref_").beside(batch.scores)
-    if sample_weight is not None:
-        batch, ref = both_weighted(batch.weighted(sample_weight), ref)
+    if sample_weight is not None: batch, ref = both_weighted(batch, ref, sample_weight)
     return distance(batch, ref, how)
 
 # %% ../../nbs/penalty/04_loss.ipynb #89c52cd6
@@ -134,7 +137,8 @@ def reset(self: WassersteinPenalty):
 @patch(as_prop=True)
 def ring(self: WassersteinPenalty):
     "The ring of scores that are kept, or None."
-    return self.reference if isinstance(self.reference, Ring) else None
+    reference = self.reference
+    return reference if isinstance(reference, Ring) else None
 
 @patch(as_prop=True)
 def fresh(self: WassersteinPenalty):
@@ -164,7 +168,7 @@ def _ref(self: WassersteinPenalty, ref, ring, f, world, **labels):
         ref, _ = shared(world, given)
     elif ring:
         ref = Sample(*ring.filled())
-        if not len(ref.s): return None
+        if not ref.s.numel(): return None
     elif self.training and self.fresh:
         raise ValueError(f"{self.reference} is drawn by `fit`: in a loop of your own, give ref=...")
     else: return None
@@ -197,8 +201,7 @@ def forward(self: WassersteinPenalty,
     batch = checked(scores, s, y, alone=world.size == 1, **labels)
     how, ring = self.how(columns_of(s)), self.ring
     ref = self._ref(ref, ring, batch.scores, world, **labels)
-    if sample_weight is not None: batch = batch.weighted(sample_weight)
-    batch, ref = both_weighted(batch, ref)
+    batch, ref = both_weighted(batch, ref, sample_weight)
     values = batch if self.on == "score" else compared(self.on, batch)
     crowd = None if world.size == 1 else self.crowd(world, values, how)
     if crowd and crowd.gridded: return distance(values, None, how, crowd)

@@ -7,6 +7,7 @@ __all__ = ['Ring', 'Fresh']
 
 # %% ../../nbs/penalty/02_references.ipynb #b30031a5
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from ..basics.arrays import HALF, array_module, as_float64, numpy_on_cpu
@@ -47,7 +48,7 @@ class Ring(nn.Module):
 
     def filled(self) -> tuple: # columns of shape (n,), n at most `size`
         "What is remembered, not in order of age."
-        n, kept = int(self.seen), self.columns()
+        n, kept = int(self._buffers["seen"]), self.columns()
         return kept if n >= self.size else tuple(column[:n] for column in kept)
 
 # %% ../../nbs/penalty/02_references.ipynb #54a7c4bf
@@ -62,9 +63,8 @@ def _room_for(own, new):
 def _refuse_holes(scores):
     "Refuse NaN also in the part that `given` skips: what is remembered would keep it."
     f = numpy_on_cpu(scores)
-    finite = array_module(f).isfinite
-    if finite(f.sum()): return # as almost always; a sum may overflow
-    bad = int((~finite(f)).sum())
+    if isfinite(f.sum()): return # as almost always; a sum may overflow
+    bad = int((~array_module(f).isfinite(f)).sum())
     if bad: raise NotFinite.of(scores=(bad, len(f)))
 
 # %% ../../nbs/penalty/02_references.ipynb #9c41d7e0
@@ -88,16 +88,16 @@ def push(self: Ring,
 ):
     "Remember a batch, forgetting the oldest scores beyond `size`."
     _refuse_holes(scores)
-    n, seen = len(scores), numpy_on_cpu(self.seen)
-    skip = max(0, n - self.size)
-    start = (int(seen) + skip) % self.size
-    head = min(n - skip, self.size - start) # the rest goes round to the beginning
+    kept, n, size = self._buffers, scores.numel(), self.size
+    seen, skip = numpy_on_cpu(kept["seen"]), max(0, n - size)
+    start = (int(seen) + skip) % size
+    end = min(start + n - skip, size) # the rest goes round to the beginning
     for name, new in self.news(scores, s, y, weight):
-        own = self._buffers[name] = _room_for(self._buffers[name], new)
-        own, new = numpy_on_cpu(own), numpy_on_cpu(new)[skip:]
-        own[start:start + head] = new[:head]
-        if head < len(new): own[:len(new) - head] = new[head:]
-    seen[...] += n
+        kept[name] = _room_for(kept[name], new)
+        own, new = numpy_on_cpu(kept[name]), numpy_on_cpu(new)[skip:]
+        own[start:end] = new[:end - start]
+        own[:len(new) - (end - start)] = new[end - start:]
+    seen += n
 
 # %% ../../nbs/penalty/02_references.ipynb #75678ef8
 @patch

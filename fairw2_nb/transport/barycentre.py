@@ -121,11 +121,13 @@ def count_groups(
     s, # group of each value: booleans or whole numbers, array of shape (n,)
 ) -> tuple: # groups counted from 0 without gaps, and a list of their sizes
     "The groups that are there."
-    if s.dtype == bool:
+    if s.dtype.kind == "b":
         ones = np.count_nonzero(s)
         s, sizes = s.view(np.uint8), [len(s) - ones, ones]
     else:
-        large = s.view(f"u{s.itemsize}").max() >= MOST # or negative
+        s = s.astype(np.int64, copy=False)
+        codes = s.view(np.uint64)
+        large = codes[codes.argmax()] >= MOST # or negative
         if large: s = np.unique(s, return_inverse=True)[1]
         sizes = np.bincount(s).tolist()
     if len(sizes) > MOST:
@@ -167,14 +169,12 @@ def ordered_bits(f):
 
 def radix_order(
     f, # values in single precision, shape (n,)
-    s, # their groups, counted from 0, shape (n,)
 ): # places, shape (n,)
-    "Group after group, each from its smallest value to its largest, digit by digit."
+    "From the smallest value to the largest, digit by digit."
     bits = ordered_bits(f)
     order = bits.astype(np.uint16).argsort(stable=True)
     high = (bits >> 16).astype(np.int16)
-    order = order.take(high.take(order).argsort(stable=True))
-    return order.take(s.take(order).argsort(stable=True))
+    return order.take(high.take(order).argsort(stable=True))
 
 # %% ../../nbs/transport/06_barycentre.ipynb #07104ebe
 MANY = 1000 # values from which this pays
@@ -189,11 +189,9 @@ def group_order(
         order = f.argsort()
         return order[s[order].argsort(stable=True)], s, sizes, ends
     s, sizes = count_groups(s)
-    if f.dtype == np.float32 and len(f) > MANY:
-        return radix_order(f, s), s, sizes, (float(f.min()), float(f.max()))
-    order = f.argsort()
+    order = radix_order(f) if len(f) > MANY and f.dtype == np.float32 else f.argsort()
     ends = float(f[order[0]]), float(f[order[-1]])
-    return order[s[order].argsort(stable=True)], s, sizes, ends
+    return order.take(s.take(order).argsort(stable=True)), s, sizes, ends
 
 # %% ../../nbs/transport/06_barycentre.ipynb #50826b36
 def check_range(

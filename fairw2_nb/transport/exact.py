@@ -47,8 +47,7 @@ def share_ties(
     xp, new = array_module(x), x[1:] != x[:-1]
     few = mass is None and xp is np # only those that tie, if any
     if few and np.count_nonzero(new) == len(new): return g
-    first = xp.ones_like(x, dtype=bool) # of its run
-    first[1:] = new
+    first = xp.concat((x[:1] == x[:1], new)) # of its run
     for cut in accumulate([] if sizes is None else sizes[:-1]): first[cut] = True
     if few: return _share_equally(g, first)
     run = xp.cumsum(first, 0) - 1
@@ -74,8 +73,7 @@ def unshared_costs(x, y, p, x_mass=None, y_mass=None):
     n, m = len(x), len(y)
     i, j, width = rank_cells(n, m, array_module(x), x.device)
     if isinstance(x, Tensor): width = as_float64(width) # NumPy divides in double precision
-    width = width / (n * m)
-    return cell_costs(x, y, i, j, width, p)
+    return cell_costs(x, y, i, j, width / (n * m), p)
 
 # %% ../../nbs/transport/02_exact.ipynb #4e6fd249
 def sorted_costs(
