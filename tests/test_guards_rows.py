@@ -45,21 +45,38 @@ from sklearn.linear_model import LogisticRegression
 
 # certificates and intervals
 
+def roomy(a, b, p, error):
+    "W_p^p by sorting and its room: Bernstein at .8 of the error, a tenth for each spread."
+    gaps = np.repeat(np.sort(a), len(b)) - np.repeat(np.sort(b), len(a))
+    most = [min(p * (np.std(v, ddof=1) + np.sqrt(2 * np.log(1 / (.1 * error)) / (len(v) - 1))), .5)
+            for v in (a, b)]
+    log, measured = -np.log(.8 * error), np.mean(np.abs(gaps) ** p)
+    room = np.sqrt(2 * log * (most[0] ** 2 / len(a) + most[1] ** 2 / len(b)))
+    return measured, room + log / (3 * min(len(a), len(b)))
+
+
 @pytest.mark.parametrize("p, level", [(1, .95), (2, .95), (1, .8)])
 def test_room_of_a_distance(p, level):
-    "Bernstein at .8 of the error, and at a tenth for each spread, those of samples with n - 1."
+    "Spreads are those of samples, with n - 1."
     rng, error = np.random.default_rng(p), 1 - level
     a, b = rng.beta(2, 9, 700), rng.beta(2, 8, 400)
     found = certify(np.r_[a, b], np.repeat([0, 1], [700, 400]), metric=f"W{p}", at_most=.5,
                     level=level)
-    gaps = np.repeat(np.sort(a), 400) - np.repeat(np.sort(b), 700)
-    measured = np.mean(np.abs(gaps) ** p)
-    most = [min(p * (np.std(v, ddof=1) + np.sqrt(2 * np.log(1 / (.1 * error)) / (len(v) - 1))), .5)
-            for v in (a, b)]
-    log = -np.log(.8 * error)
-    room = np.sqrt(2 * log * (most[0] ** 2 / 700 + most[1] ** 2 / 400)) + log / (3 * 400)
+    measured, room = roomy(a, b, p, error)
     assert found.value ** p == pytest.approx(measured)
     assert found.bound ** p == pytest.approx(measured + room)
+
+
+def test_each_pair_of_groups_has_its_own_room():
+    "Two large groups are far apart; what is not known of a small one counts for its own pairs."
+    rng = np.random.default_rng(0)
+    parts = rng.beta(2, 9, 900), rng.beta(4, 8, 700), rng.beta(2, 9, 60)
+    s = np.repeat([0, 1, 2], [900, 700, 60])
+    found = certify(np.concatenate(parts), s, metric="W1", at_most=.5)
+    pairs = [roomy(parts[a], parts[b], 1, .05) for a, b in ((0, 1), (0, 2), (1, 2))]
+    assert found.value == pytest.approx(max(w for w, _ in pairs))
+    assert found.bound == pytest.approx(max(w + room for w, room in pairs))
+    assert max(pairs) not in sorted(pairs, key=lambda v: v[1])[-1:]
 
 
 def test_shares_of_the_error():
@@ -295,13 +312,21 @@ def test_interval_of_a_ratio_of_attributes():
     assert (row.low, row.high) == pytest.approx((2.4 * np.exp(-3 * se), 2.4 * np.exp(3 * se)))
 
 
-def test_drawn_table_by_its_formula():
-    "In each group as many positives as its logits say; the offset gives the base rate."
-    x, y, s = (v.double().numpy() for v in synthetic_table(60_000, .3, seed=1).tensors)
-    z = 1.3 * x @ [1., .8, .6, -.5, .3, 0.] + .35 * (s - .5)
-    b = optimize.brentq(lambda b: np.mean(special.expit(z + b)) - .3, -9, 9)
+@pytest.mark.parametrize("nonlinear, share", [(False, .35), (True, .2)])
+def test_drawn_table_by_its_formula(nonlinear, share):
+    "In each group, and for small and large logits, as many positives as these say."
+    table = synthetic_table(60_000, .3, 1, nonlinear, share)
+    x, y, s = (v.double().numpy() for v in table.tensors)
+    assert np.mean(s == 0) == pytest.approx(share, abs=.01)
     for k in (0, 1):
-        assert y[s == k].mean() == pytest.approx(special.expit(z + b)[s == k].mean(), abs=.012)
+        means = .6 * (k - .5) * np.array([1, 1, 0, 0, 0, 0])
+        np.testing.assert_allclose(x[s == k].mean(0), means, atol=.035)
+    z = x @ [1., .8, .6, -.5, .3, 0.]
+    if nonlinear: z = z + 1.2 * x[:, 2] * x[:, 3] + .8 * (np.abs(x[:, 4]) - .8)
+    z = 1.3 * z + .35 * (s - .5)
+    b = optimize.brentq(lambda b: np.mean(special.expit(z + b)) - .3, -9, 9)
+    for at in (s == 0, s == 1, z < -1.5, abs(z) < 1, z > 1.5):
+        assert y[at].mean() == pytest.approx(special.expit(z + b)[at].mean(), abs=.012)
 
 
 # tables
