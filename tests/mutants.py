@@ -291,6 +291,9 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "share * pulls[1] / run.world.size", "share * pulls[1]"),
     ],
     f"{GUARDS}::test_fit_is_algorithm_1": [
+        ("Algorithm 1: references scored by the averaged network", "training.loop",
+         "f, y, s = score_all(run.model, run.train,",
+         "f, y, s = score_all(run.average, run.train,"),
         ("Algorithm 1: λ halved in `fit`", "training.loop",
          "Objective(task, penalty.to(device), lam)",
          "Objective(task, penalty.to(device), lam.lam / 2)"),
@@ -1119,6 +1122,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "start = sum(sizes[:self.rank])", "start = self.rank * n"),
     ],
     f"{GUARDS}::test_pulls_of_uneven_pieces_are_those_of_the_whole": [
+        ("processes: g_W counted once for each of them", "training.loop",
+         "share * pulls[1] / run.world.size", "share * pulls[1]"),
         ("g_R: the share of a process once", "training.loop",
          "share * share * pulls[0]", "share * pulls[0]"),
     ],
@@ -1231,6 +1236,11 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "[:, self.positive_] > self.threshold_", "[:, self.positive_] >= self.threshold_"),
     ],
     f"{GUARDS}::test_weights_of_one_side_only": [
+        ("reference: its weights lost with another precision", "penalty.comparisons",
+         "column.to(f.device) for column in self[1:])",
+         "column.to(f.device) for column in self[1:3])"),
+        ("automatic ring: weights are not forgotten", "penalty.references",
+         'self._buffers["weight"] = None', "pass"),
         ("function: weights ignored beside a reference", "penalty.loss",
          "batch, ref = both_weighted(batch.weighted(sample_weight), ref)",
          "batch = batch.weighted(sample_weight)"),
@@ -1386,6 +1396,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{ROWS}::test_each_pair_of_groups_has_its_own_room": [
         ("certificate: the room of another pair", "metrics.certificate",
          "np.max(powers + room)", "np.max(powers) + np.max(room)"),
+    ],
+    f"{GUARDS}::test_weights_are_saved_with_a_ring": [
+        ("ring: saved weights are not taken", "penalty.references",
+         "if own is None: own = torch.ones_like(self.scores)", "if own is None: continue"),
     ],
 }
 

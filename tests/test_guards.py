@@ -181,13 +181,15 @@ def test_weights_beside_a_reference(relative, ringed):
 
 
 @pytest.mark.parametrize("kept", [50, "auto"])
-@pytest.mark.parametrize("side", ["function", "batch", "reference", "ring", "before", "after"])
+@pytest.mark.parametrize("side", ["function", "batch", "reference", "ring", "before", "after",
+                                  "reset"])
 def test_weights_of_one_side_only(side, kept):
     "Who has no weight counts once, beside others that are repeated."
     f, a, b = draw(90, 7)
-    f, s, k = f.requires_grad_(), a + b.long(), torch.arange(90)
-    weighted = {"reference": k >= 40, "before": (k >= 40) & (k < 65), "after": k >= 65}
-    weighted = weighted.get(side, k < 40)
+    f = (64 * f).round().div(64).requires_grad_() # the same in single precision
+    s, k = a + b.long(), torch.arange(90)
+    weighted = {"reference": k >= 40, "before": (k >= 40) & (k < 65), "after": k >= 65,
+                "reset": k >= 65}.get(side, k < 40)
     times = torch.where(weighted, 1 + k % 3, 1)
     penalty, w, rest = WassersteinPenalty(reference=kept), times.double(), f[40:].detach()
     ref = rest, s[40:], None, w[40:]
@@ -195,11 +197,12 @@ def test_weights_of_one_side_only(side, kept):
         found = wasserstein_penalty(f[:40], s[:40], ref_scores=rest, ref_s=s[40:],
                                     sample_weight=w[:40])
     elif side == "batch": found = penalty(f[:40], s[:40], None, ref[:2], sample_weight=w[:40])
-    elif side == "reference": found = penalty(f[:40], s[:40], None, ref)
+    elif side == "reference": found = penalty(f[:40], s[:40], None, (rest.float(), *ref[1:]))
     else: # a ring that sees weights now, before or after other scores
-        if side == "after" and kept == 50: # and forgets what it had
+        if side == "reset": # and forgets what it had
             penalty(rest, s[40:], sample_weight=7 * torch.ones(50))
             penalty.reset()
+            assert not any(len(column) for column in penalty.ring.filled())
         for part in (slice(40, 65), slice(65, 90)):
             known = {"sample_weight": w[part]} if weighted[part].any() else {}
             penalty(f[part].detach(), s[part], **known)
@@ -220,6 +223,17 @@ def test_equal_scores_have_no_relative_distance():
     found = WassersteinPenalty(relative=True)(f, torch.arange(6) % 2)
     found.backward()
     assert found.item() == 0 and f.grad.tolist() == [0.] * 6
+
+
+@pytest.mark.parametrize("kept", [50, "auto"])
+def test_weights_are_saved_with_a_ring(kept):
+    f, a, b = draw(90, 7)
+    f, s, times = f.requires_grad_(), a + b.long(), 1 + torch.arange(90) % 3
+    before, after = (WassersteinPenalty(reference=kept) for _ in range(2))
+    before(f[40:].detach(), s[40:], sample_weight=times[40:].double())
+    told = said(lambda: after.load_state_dict(before.state_dict()))
+    assert not isinstance(told, str), told
+    repeated_close(after(f[:40], s[:40], sample_weight=times[:40].double()), f, s, times, 40)
 
 
 def test_weights_of_a_batch_are_checked_beside_a_reference():
@@ -628,7 +642,7 @@ def descent(lr):
 
 @pytest.mark.parametrize("options", [
     dict(), dict(loss="mse"), dict(on="error"), dict(ring=60), dict(p=1), dict(seed=5),
-    dict(keep=.7), dict(fresh=80, outputs="scores"),
+    dict(keep=.7), dict(fresh=80, outputs="scores"), dict(fresh=80, keep=.7, outputs="scores"),
     dict(fresh=50, on="error", loss="mse", outputs="scores")], ids=str)
 def test_fit_is_algorithm_1(options):
     "Rows and weights after three epochs of two batches and a rest, worked out beside."
@@ -737,9 +751,14 @@ def test_pulls_of_uneven_pieces_are_those_of_the_whole():
     out = Line()(data.x).detach().double().requires_grad_()
     f, y = out.sigmoid(), data.y.double()
     risk = -torch.where(y == 1, f, 1 - f).log().mean()
-    g, = torch.autograd.grad(risk, out)
+    g, = torch.autograd.grad(risk, out, retain_graph=True)
     assert sum(step[0] for step in steps) == pytest.approx(risk.item(), rel=1e-5)
     assert sum(step[2] for step in steps) == pytest.approx(g.abs().mean().item(), rel=1e-5)
+    for step, at in zip(steps, (slice(0, 3), slice(3, 10))): # gradients of W came twice as large
+        w = distance(f[at][data.s[at] == 0], f[at][data.s[at] == 1])
+        g = torch.autograd.grad(w, out, retain_graph=True)[0][at]
+        share = len(g) / 10
+        assert step[3] == pytest.approx(share * g.abs().mean().item() / 2, rel=1e-4)
 
 
 def test_risk_is_the_mean_loss():
