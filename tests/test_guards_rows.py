@@ -155,6 +155,29 @@ def test_rounded_kinks_by_differences(p):
     np.testing.assert_allclose(dy, wanted, rtol=1e-6, atol=1e-9)
 
 
+def test_kinks_are_rounded_off_to_a_thousandth():
+    "The minimum of likelihood, W_1 by sorting and ridge over a grid of one coefficient."
+    x, y, s = (v[:60].double().numpy() for v in synthetic_logistic(60).tensors)
+    x = x[:, :1]
+    def value(c):
+        z = c * x[:, 0]
+        a, b = (np.sort(special.expit(z[s == k])) for k in (0, 1))
+        W = np.mean(np.abs(np.repeat(a, len(b)) - np.repeat(b, len(a))))
+        return np.mean(np.logaddexp(0, z) - y * z) + .5 * W + c * c / 120
+    model = FairLogisticRegression(p=1, lam=.5, fit_intercept=False).fit(x, y, s)
+    best = min(np.linspace(.3, .4, 201), key=value)
+    assert model.coef_[0, 0] == pytest.approx(best, abs=2e-3)
+
+
+def test_a_constant_column_is_as_in_scikit_learn():
+    "Its variance is 0 up to rounding, by which nothing is divided."
+    x, y, _ = (v.double().numpy() for v in synthetic_logistic(200).tensors)
+    x = np.column_stack([x, np.full(200, .1)])
+    theirs = LogisticRegression(max_iter=1000, tol=1e-8).fit(x, y).predict_proba(x)
+    found = FairLogisticRegression(lam=0.).fit(x, y).predict_proba(x)
+    np.testing.assert_allclose(found, theirs, atol=1e-3)
+
+
 def test_on_the_boundary_as_in_scikit_learn():
     x, y, s = (v.numpy() for v in synthetic_logistic(100).tensors)
     models = [kind(fit_intercept=False) for kind in (FairLogisticRegression, ZafarAcceptance)]
