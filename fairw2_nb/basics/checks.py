@@ -156,7 +156,7 @@ def as_column(
     try: # np.array makes a copy: arrays of pandas are read-only
         z = torch.as_tensor(z if isinstance(z, Tensor) else np.array(z), device=f.device).detach()
     except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"`{name}` must hold 0 and 1, one per score: recode it, "
+        raise ValueError(f"`{name}` must hold numbers, one per score: recode it, "
                          "for example `(column == label).astype(int)`.") from None
     if z.ndim == 2 and z.shape[1] == 1: z = z.squeeze(1)
     if z.shape != f.shape:

@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
-from ..basics.checks import did_you_mean
+from ..basics.checks import did_you_mean, first_few
 from ..basics.groups import as_codes
 from .dataset import FairDataset, split_rows
 from .plan import TablePlan, copies, describe, kept_words, warn_of_copy
@@ -179,8 +179,15 @@ def group_names(values, s):
     one = [str(v[0]) if len(v) == 1 else None for v in found]
     return tuple(one[k] or (f"not {one[1 - k]}" if one[1 - k] else k) for k in (0, 1))
 
+def other_values(column, y): # list of sentences
+    "What stands for 0, if it is more than one value."
+    found = column[y == 0].unique().tolist()
+    if len(found) < 2: return []
+    return [f"`{column.name}`: {len(found)} values count as 0: {first_few(found)}."]
+
 def groups_of(frame, sensitive, privileged):
     "Codes of the groups and their names."
+    if not len(sensitive): raise ValueError("`sensitive` is empty: name at least one column.")
     if privileged is None: return as_codes(frame[sensitive], name=f"{sensitive}")
     if not isinstance(sensitive, str):
         raise ValueError("`privileged` goes with one sensitive column: leave it out for several, "
@@ -208,6 +215,7 @@ def load_table( # long: one argument a line
     columns = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     frame, plan = complete_rows(table, [target, *columns], drop, missing)
     y = as_flag(frame, target, favourable, "favourable")
+    plan.notes += other_values(frame[target], y)
     s, groups = groups_of(frame, sensitive if isinstance(sensitive, str) else columns, privileged)
     inputs = frame.drop(columns=[target] if keep_sensitive else [target, *columns])
     for c in copies(inputs, frame[target], y): plan.notes.append(warn_of_copy(c, target))

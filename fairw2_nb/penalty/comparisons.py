@@ -9,12 +9,13 @@ __all__ = []
 import sys
 import warnings
 from functools import wraps
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from ..basics.arrays import array_module, numpy_on_cpu, transforming
-from ..basics.checks import as_column, as_labels, as_sample, refuse_nonfinite
+from ..basics.checks import as_column, as_labels, as_sample, real, refuse_nonfinite
 from torch import Tensor
 from torch.compiler import is_compiling
 
@@ -70,8 +71,10 @@ def group_numbers(
     if len(s) != len(f): as_column(s[:, 0], f, name)
     s = s.detach().to(f.device)
     whole = s.long()
-    if s.shape[1] > COLUMNS or not ((s >= 0) & (s < BASE) & (s == whole)).all():
-        raise ValueError(f"`{name}` has {s.shape[1]} columns: expected at most {COLUMNS} "
+    bad = ~((s >= 0) & (s < BASE) & (s == whole))
+    if s.shape[1] > COLUMNS or bad.any():
+        found = f", and column {bad.any(0).tolist().index(True)} holds {s[bad][0]}" * bool(bad.any())
+        raise ValueError(f"`{name}` has {s.shape[1]} columns{found}: expected at most {COLUMNS} "
                          f"attributes with whole numbers from 0 to {BASE - 1} each.")
     return (whole * BASE ** torch.arange(s.shape[1], device=f.device)).sum(1)
 
@@ -93,7 +96,7 @@ def checked(
     return Sample(f, group_numbers(s, f, f"{name}s"), y)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #beff4b60
-FLOATS = {np.dtype(k) for k in "efd"} | {torch.float16, torch.float32, torch.float64}
+FLOATS = {np.dtype(k) for k in "efdFD"} | {torch.float16, torch.float32, torch.float64}
 
 def whole_numbers(
     s, # groups, array
@@ -101,7 +104,7 @@ def whole_numbers(
 ): # the same as booleans or integers
     "Groups that can be counted, or a sentence."
     if s.dtype not in FLOATS: return s
-    xp = array_module(s)
+    xp = array_module(real(s, name))
     good = (abs(s) < 2 ** 53) & (s == xp.floor(s))
     if not good.all():
         raise ValueError(f"`{name}` must hold whole numbers, one for each group, but holds "
@@ -150,7 +153,7 @@ def check_options(how, on="score"):
     p, grad, given = how.p, how.grad, how.given
     if grad not in ("exact", "paper"):
         raise ValueError(f'grad = {grad!r}: expected "exact" or "paper".')
-    if not isinstance(p, (int, float)) or not 1 <= p < float("inf"):
+    if isinstance(p, bool) or not isinstance(p, Real) or not 1 <= p < float("inf"):
         raise ValueError(f"p = {p!r}: the distance is defined for finite p of at least 1.")
     if grad == "paper" and p not in (1, 2):
         raise ValueError(f"p = {p}: the published gradients exist for p = 1 and 2; "
@@ -163,6 +166,9 @@ def check_options(how, on="score"):
         raise ValueError(f'given = {given!r}: expected None, 0, 1 or "each".')
     if how.weights not in ("equal", "share", "root"):
         raise ValueError(f'weights = {how.weights!r}: expected "equal", "share" or "root".')
+    for name in ("relative", "crossed", "debias"):
+        if not isinstance(value := getattr(how, name), (bool, np.bool_)):
+            raise ValueError(f"{name} = {value!r}: expected True or False.")
     if how.relative and (p, grad) != (2, "exact"):
         raise ValueError('relative=True needs p = 2 and grad = "exact".')
     if how.debias and (p, grad, how.relative, how.weights) != (2, "exact", False, "equal"):
@@ -174,6 +180,9 @@ def compared(on, sample):
     "The sample with what is compared in the place of its scores: errors, or what `on` gives."
     if on == "score": return sample
     f, y = sample.scores, sample.y.to(sample.scores)
+    if on == "error" and not ((y >= 0) & (y <= 1)).all():
+        raise ValueError(f'on="error" compares scores with labels 0 and 1, but `y` reaches from '
+                         f"{y.min():g} to {y.max():g}: recode it, or give a function as `on`.")
     v = (f - y) ** 2 if on == "error" else on(f, y)
     if not isinstance(v, Tensor) or v.shape != f.shape:
         found = tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__

@@ -31,12 +31,13 @@ def part_gradient(how, n, f, s, mass=None):
     if value is None:
         why = f"All {len(f)} scores of batch and reference are of group {int(s[0])}: " if n else (
             "None of the scores of the batch has the label that `given` asks for: this part of ")
-        warn_caller(why + "the penalty is 0. Use larger batches, or a reference such as "
-                    "`reference=2000`.")
+        warn_caller(why + "the penalty is 0. Use larger batches, or a reference: "
+                    "`WassersteinPenalty()` keeps recent scores.")
         return 0., torch.as_tensor(f)[:n] * 0
     if how.debias or how.relative:
         change = less_bias if how.debias else quotient
-        return change(value, g, torch.as_tensor(f), torch.as_tensor(s), n, mass)
+        s = torch.as_tensor(s).unique(return_inverse=True)[1] # counted from 0
+        return change(value, g, torch.as_tensor(f), s, n, mass)
     if how.grad == "paper":
         if mass is not None: raise ValueError(
             'grad="paper" counts observations: leave `sample_weight` out, or use grad="exact".')
@@ -96,6 +97,9 @@ def wasserstein_penalty(
     if (ref_scores is None) != (ref_s is None):
         raise ValueError("A reference needs both `ref_scores` and `ref_s`: one of them is missing.")
     batch, ref = checked(scores, s), None
+    if ref_s is not None and columns_of(ref_s) != how.columns:
+        raise ValueError(f"`ref_s` has {columns_of(ref_s)} attributes and `s` has {how.columns}: "
+                         "give the same ones for both.")
     if ref_scores is not None: ref = checked(ref_scores, ref_s, name="ref_").beside(batch.scores)
     if sample_weight is not None: batch, ref = both_weighted(batch, ref, sample_weight)
     return distance(batch, ref, how)
@@ -157,12 +161,15 @@ def extra_repr(self: WassersteinPenalty):
 
 # %% ../../nbs/penalty/04_loss.ipynb #0eb9994f
 @patch
-def _ref(self: WassersteinPenalty, ref, ring, f, world, **labels):
+def _ref(self: WassersteinPenalty, ref, ring, f, world, columns, **labels):
     "What is compared of the explicit reference, else of the ring, else None."
     if ref is not None:
         if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3, 4):
             raise ValueError("`ref` must be (scores, s), (scores, s, y) or (scores, s, y, weights);"
                              " y may be None.")
+        if columns_of(ref[1]) != columns:
+            raise ValueError(f"`ref s` has {columns_of(ref[1])} attributes and `s` has {columns}: "
+                             "give the same ones for both.")
         given, weight = checked(*ref[:3], name="ref ", **labels), (*ref, None, None)[3]
         if weight is not None: given = given.weighted(weight, "ref weights")
         ref, _ = shared(world, given)
@@ -200,7 +207,7 @@ def forward(self: WassersteinPenalty,
     world = as_world(self.sync)
     batch = checked(scores, s, y, alone=world.size == 1, **labels)
     how, ring = self.how(columns_of(s)), self.ring
-    ref = self._ref(ref, ring, batch.scores, world, **labels)
+    ref = self._ref(ref, ring, batch.scores, world, how.columns, **labels)
     batch, ref = both_weighted(batch, ref, sample_weight)
     values = batch if self.on == "score" else compared(self.on, batch)
     crowd = None if world.size == 1 else self.crowd(world, values, how)

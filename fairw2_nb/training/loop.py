@@ -55,6 +55,7 @@ def fresh_reference(run):
     fresh = getattr(run.objective.penalty, "fresh", 0)
     if not fresh: return None
     at = torch.randint(len(run.train), (fresh,), generator=run.generator)
+    if not run.objective.asks: return None # drawn all the same: λ = 0 sees the same batches
     own = run.world.piece(at)
     f, y, s = score_all(run.model, run.train, run.objective.task, run.device, own)
     return f, s, y
