@@ -12,7 +12,7 @@ from fairw2_nb.experiments.experiment import Experiment
 from fairw2_nb.experiments.results import ABOUT, committed_rows, parse_lines, read_rows
 
 COUNTS = { # rows of each file and campaign: none may get lost
-    "faults": {"main": 8}, "groups": {"main": 74},
+    "faults": {"main": 8}, "groups": {"main": 190},
     "adult": {"main": 120, "fresh": 60, "first": 20}, "adult_sweep": {"main": 72},
     "mnist": {"main": 273},
     "celeba": {"main": 44, "trials": 33, "fresh": 2}, "attributes": {"main": 7},
@@ -20,6 +20,7 @@ COUNTS = { # rows of each file and campaign: none may get lost
     "memory": {"main": 4},
     "cost": {"main": 98, "first": 16}, "frontier": {"main": 1505}, "demo": {"main": 4},
     "steering": {"main": 306, "shared": 107}, "debiased": {"main": 56}, "exchange": {"main": 9},
+    "ages": {"main": 30},
 }
 
 

@@ -16,7 +16,7 @@ from .peers import Job, penalised
 from ..metrics.dependence import distance_correlation
 from ..penalty.loss import WassersteinPenalty
 
-# %% ../../nbs/experiments/22_ages.ipynb #6811e8f6
+# %% ../../nbs/experiments/22_ages.ipynb #aaf8fe24
 def cut_by_age(
     pieces: int, # how many groups
     seed: int, # seed of the split
@@ -32,14 +32,14 @@ def age_of(data) -> np.ndarray: # shape (n,)
     "Age as the network sees it: years, shifted and stretched."
     return data.x[:, data.names.index("age")].numpy()
 
-# %% ../../nbs/experiments/22_ages.ipynb #912ad731
+# %% ../../nbs/experiments/22_ages.ipynb #03b799bc
 def rate_gap(f, age, pieces=10) -> float: # 0 to 1
     "The largest difference of positive rates between tenths of age, by rank."
     tenth = np.argsort(np.argsort(age, kind="stable")) * pieces // len(age)
     rates = np.bincount(tenth, f > .5) / np.bincount(tenth)
     return float(rates.max() - rates.min())
 
-# %% ../../nbs/experiments/22_ages.ipynb #19d03a95
+# %% ../../nbs/experiments/22_ages.ipynb #365927a2
 def ages_run(
     pieces: int, # groups that age is cut into
     lam: float, # weight of the penalty
@@ -55,7 +55,7 @@ def ages_run(
             "R_yes": distance_correlation(f > .5, age), "gap": rate_gap(f, age),
             "positives": float((f > .5).mean()), "R_y": distance_correlation(y, age)}
 
-# %% ../../nbs/experiments/22_ages.ipynb #cafe5f08
+# %% ../../nbs/experiments/22_ages.ipynb #676487ea
 def ages_grid(
     seeds: str = "3", # splits, or a range such as 100-109
 ) -> list: # settings
@@ -71,23 +71,27 @@ def ages_data(**setting) -> str:
     "The embedded table."
     return ADULT_SHA256[:12]
 
-# %% ../../nbs/experiments/22_ages.ipynb #cbfc3bc4
+# %% ../../nbs/experiments/22_ages.ipynb #6e6f4e18
 def ages_figure(frame):
-    "Accuracy against dependence, for each weight at ten pieces and each number of pieces."
-    fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharex=True, sharey=True)
-    parts = {"ten pieces, by λ": frame[frame.pieces == 10].groupby("lam"),
-             "λ = 4, by pieces": frame[frame.lam == 4].groupby("pieces")}
-    for ax, (title, part) in zip(axes, parts.items()):
-        for _, of in part: ax.plot(of.R, of.Acc, ".", color="0.7")
-        mean = part[["R", "Acc"]].mean()
-        ax.plot(mean.R, mean.Acc, "-", color="0.2", lw=1)
-        for key, at in mean.iterrows(): ax.annotate(f"{key:g}", (at.R, at.Acc), fontsize=8)
-        ax.set(title=title, xlabel="distance correlation with age")
-    axes[0].set_ylabel("accuracy")
+    "Accuracy against dependence at ten pieces, and dependence against the number of pieces."
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
+    ten = frame[frame.pieces == 10]
+    mean = ten.groupby("lam")[["R", "Acc"]].mean()
+    left.plot(ten.R, ten.Acc, ".", color="0.7")
+    left.plot(mean.R, mean.Acc, "-", color="0.2", lw=1)
+    for lam, at in mean.iterrows(): left.annotate(f"{lam:g}", (at.R, at.Acc), fontsize=8)
+    left.set(title="ten pieces, λ beside the line", xlabel="distance correlation with age",
+             ylabel="accuracy")
+    four = frame[frame.lam == 4]
+    pieces = sorted(four.pieces.unique())
+    right.plot(four.pieces.map(pieces.index), four.R, ".", color="0.7")
+    right.plot(four.groupby("pieces").R.mean().to_numpy(), "-", color="0.2", lw=1)
+    right.set(title="λ = 4", xlabel="pieces", ylabel="distance correlation with age", ylim=(0, .25))
+    right.set_xticks(range(len(pieces)), pieces)
     fig.tight_layout()
     return fig
 
-# %% ../../nbs/experiments/22_ages.ipynb #898775fc
+# %% ../../nbs/experiments/22_ages.ipynb #493465e1
 AGES = Experiment(
     "ages", "A number as attribute: Adult with age cut into groups",
     run=ages_run, grid=ages_grid, table=ages_table, figure=ages_figure, data=ages_data,
