@@ -19,25 +19,15 @@ ROOMS = {
     "penalty": 26_600, "training": 34_900, "models": 24_000, "experiments": 101_800,
 }
 LATER = { # capabilities that moved in since; a new module gets a line of its own
-<<<<<<< HEAD
     "experiments/exchange": 3_960,
+    "experiments/ages": 4_000,
+    "metrics/dependence": 2_800,
     "basics/processes": 6_520,
     "transport/barycentre": 7_580,
     "transport/estimation": 2_470,
     "metrics/certificate": 10_180,
     "data/census": 4_610,
     "data/plan": 3_440,
-=======
-    "experiments/exchange": 4_000,
-    "experiments/ages": 4_000,
-    "metrics/dependence": 2_800,
-    "basics/processes": 6_600,
-    "transport/barycentre": 7_600,
-    "transport/estimation": 2_500,
-    "metrics/certificate": 10_200,
-    "data/census": 4_800,
-    "data/plan": 3_500,
->>>>>>> main
     "penalty/debiased": 1_500,
     "penalty/distributed": 2_300,
     "penalty/relative": 900,
