@@ -702,9 +702,9 @@ def test_processes_share_the_rows_drawn_anew():
     "Together they score each row once, with its own group and label."
     data, net, seen = table(110, 0), Line("scores"), []
     for rank in range(3):
-        run = SimpleNamespace(fresh=31, train=data, model=net, world=World(rank, 3), device="cpu",
-                              generator=torch.Generator().manual_seed(4),
-                              objective=Objective(Binary(outputs="scores")))
+        objective = Objective(Binary(outputs="scores"), WassersteinPenalty(reference=Fresh(31)))
+        run = SimpleNamespace(train=data, model=net, world=World(rank, 3), device="cpu",
+                              generator=torch.Generator().manual_seed(4), objective=objective)
         seen.append(fresh_reference(run))
     at = torch.randint(110, (31,), generator=torch.Generator().manual_seed(4))
     wanted = line(data.x[at], net.theta, "scores").detach(), data.s[at], data.y[at].float()
