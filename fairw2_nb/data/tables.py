@@ -215,7 +215,7 @@ def load_table( # long: one argument a line
     columns = [sensitive] if isinstance(sensitive, str) else list(sensitive)
     frame, plan = complete_rows(table, [target, *columns], drop, missing)
     y = as_flag(frame, target, favourable, "favourable")
-    plan.notes += other_values(frame[target], y)
+    if not callable(favourable): plan.notes += other_values(frame[target], y)
     s, groups = groups_of(frame, sensitive if isinstance(sensitive, str) else columns, privileged)
     inputs = frame.drop(columns=[target] if keep_sensitive else [target, *columns])
     for c in copies(inputs, frame[target], y): plan.notes.append(warn_of_copy(c, target))

@@ -70,11 +70,11 @@ def group_numbers(
     if s.ndim < 2 or s.shape[1] == 1: return as_column(s, f, name)
     if len(s) != len(f): as_column(s[:, 0], f, name)
     s = s.detach().to(f.device)
-    whole = s.long()
+    whole = real(s, name).long()
     bad = ~((s >= 0) & (s < BASE) & (s == whole))
     if s.shape[1] > COLUMNS or bad.any():
-        found = f", and column {bad.any(0).tolist().index(True)} holds {s[bad][0]}" * bool(bad.any())
-        raise ValueError(f"`{name}` has {s.shape[1]} columns{found}: expected at most {COLUMNS} "
+        found = [f", and column {k} holds {s[row, k]}" for row, k in bad.nonzero()[:1].tolist()]
+        raise ValueError(f"`{name}` has {s.shape[1]} columns{''.join(found)}: expected at most {COLUMNS} "
                          f"attributes with whole numbers from 0 to {BASE - 1} each.")
     return (whole * BASE ** torch.arange(s.shape[1], device=f.device)).sum(1)
 

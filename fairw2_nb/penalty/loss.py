@@ -31,8 +31,8 @@ def part_gradient(how, n, f, s, mass=None):
     if value is None:
         why = f"All {len(f)} scores of batch and reference are of group {int(s[0])}: " if n else (
             "None of the scores of the batch has the label that `given` asks for: this part of ")
-        warn_caller(why + "the penalty is 0. Use larger batches, or a reference: "
-                    "`WassersteinPenalty()` keeps recent scores.")
+        warn_caller(why + "the penalty is 0. Use larger batches, or a reference such as "
+                    '`reference="auto"`.')
         return 0., torch.as_tensor(f)[:n] * 0
     if how.debias or how.relative:
         change = less_bias if how.debias else quotient

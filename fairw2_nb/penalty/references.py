@@ -20,7 +20,7 @@ from torch import nn
 # %% ../../nbs/penalty/02_references.ipynb #055df0b2
 def _check_size(kind, size):
     "Refuse what is not a whole number above 0."
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
         raise ValueError(f"{kind}({size!r}): expected a whole number above 0; reference=0 is none.")
 
 # %% ../../nbs/penalty/02_references.ipynb #5879ae5f
@@ -212,4 +212,4 @@ def as_reference(
     if not (reference is None or isinstance(reference, Integral)):
         raise ValueError(f'reference = {reference!r}: expected "auto", a whole number of scores to '
                          "keep (0 for none), Ring(number) or Fresh(number).")
-    return Ring(int(reference)) if reference else None
+    return Ring(reference) if reference else None
