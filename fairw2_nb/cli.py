@@ -47,6 +47,9 @@ EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
     "debiased": (
         "experiments.debiased:DEBIASED",
         "Small batches, their bias subtracted in four ways"),
+    "ages": (
+        "experiments.ages:AGES",
+        "A number as attribute: Adult with age cut into groups"),
     "exchange": (
         "experiments.exchange:EXCHANGE",
         "What the penalty adds to a step of several processes, gathered and on a grid"),

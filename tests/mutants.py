@@ -335,7 +335,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("FairMLPClassifier: p is ignored", "models.mlp",
          "WassersteinPenalty(est.p, est.on,", "WassersteinPenalty(2, est.on,"),
         ("FairMLPClassifier: the ring is not as long as asked for", "models.mlp",
-         "min(est.reference, n // 4)", "n // 4"),
+         "min(int(ring), n // 4)", "n // 4"),
         ("FairMLPClassifier: groups turned to labels", "models.mlp",
          "codes if est.positive_ == 1 else 1 - codes, groups, ",
          "codes if est.positive_ == 1 else 1 - codes, codes, "),
@@ -1200,7 +1200,7 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("growing: full in the last epoch only", "experiments.methods",
          "job.epochs // 2 + 1", "job.epochs + 1"),
         ("FairMLPClassifier: a ring of all rows", "models.mlp",
-         "min(est.reference, n // 4)", "est.reference"),
+         "min(int(ring), n // 4)", "int(ring)"),
     ],
     f"{ROWS}::test_tables_of_steering_and_curves_of_the_frontier": [
         ("steering rows: any shortfall is within", "experiments.steering",

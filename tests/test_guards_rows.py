@@ -615,7 +615,7 @@ def test_a_row_of_digits_measures_both_parts(monkeypatch):
     frame = pd.DataFrame([dict(protocol="SR", grad=kind, lam=lam) | dict.fromkeys(names, .5)
                           for kind, lam in (("exact", 0.), ("paper", 0.), ("paper", 1.))])
     assert digits.mnist_table(frame).classifiers.to_dict() == {("SR", "-", 0.): "2",
-                                                               ("SR", "paper", 1.): "1"}
+                                                               ("SR", "printed", 1.): "1"}
 
 
 def test_peers_by_number(monkeypatch):

@@ -19,6 +19,8 @@ ROOMS = {
 }
 LATER = { # capabilities that moved in since; a new module gets a line of its own
     "experiments/exchange": 4_000,
+    "experiments/ages": 4_000,
+    "metrics/dependence": 2_800,
     "basics/processes": 6_600,
     "transport/barycentre": 7_600,
     "transport/estimation": 2_500,

@@ -258,21 +258,21 @@ def figure_4(part, axes, title: str):
         ax.set_title(f"{title}: {name}", fontsize=9)
     axes[5].scatter(part.ratio, part.MSE, c=part.lam.rank(method="dense"), cmap="viridis", s=14)
     axes[5].set(xlabel="ratio", ylabel="MSE")
-    axes[5].set_title(f"{title}: dark, λ = 0", fontsize=9)
+    axes[5].set_title(f"{title}: dark for λ = 0, light for the largest", fontsize=9)
 
 # %% ../../nbs/experiments/05_celeba.ipynb #6036681e
 def celeba_figure(frame):
     "Figure 4: six panels for each penalty."
-    figure, axes = plt.subplots(2, 6, figsize=(15, 5))
+    figure, axes = plt.subplots(4, 3, figsize=(10, 10))
     frame = frame[frame.loss == "bce"]
-    for line, on, title in zip(axes, ("score", "error"), ("predictions", "errors")):
+    for line, on, title in zip(axes.reshape(2, 6), ("score", "error"), ("predictions", "errors")):
         figure_4(frame[(frame.on == on) | (frame.lam == 0)], line, title)
     figure.tight_layout()
     return figure
 
 def celeba_table(frame):
     "Mean ± standard deviation over networks, test part."
-    columns = ["Acc", "DI", "MSE", "GP0", "GP1", "ratio", "W2"]
+    columns = ["Acc", "DI", "GP0", "GP1", "ratio", "W2"]
     return mean_sd(frame, ["on", "loss", "lam"], columns, "networks")
 
 # %% ../../nbs/experiments/05_celeba.ipynb #980cfe93

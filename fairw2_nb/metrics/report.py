@@ -114,14 +114,14 @@ def _repr_html_(self: FairnessReport):
 def _check_options(threshold, n_boot, ci, seed):
     "Raise if an option of the report cannot be meant."
     def refuse(name, value, expected): raise ValueError(f"{name} = {value!r}: expected {expected}.")
-    if not isinstance(threshold, (int, float)) or not 0 <= threshold <= 1:
+    if not isinstance(threshold, Real) or not 0 <= threshold <= 1:
         refuse("threshold", threshold, "a value between 0 and 1")
-    if not (ci is None and not n_boot) and not (isinstance(ci, float) and 0 < ci < 1):
+    if not (ci is None and not n_boot) and not (isinstance(ci, Real) and 0 < ci < 1):
         refuse("ci", ci, "a coverage strictly between 0 and 1, such as .95")
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         refuse("seed", seed, "a whole number of at least 0")
     if not isinstance(n_boot, (int, np.integer)) or n_boot < 0:
-        refuse("n_boot", n_boot, "a whole number of resamples, 0 for no intervals")
+        refuse("n_boot", n_boot, "a whole number of resamples, 0 for intervals in closed form")
 
 # %% ../../nbs/metrics/04_report.ipynb #8845a87e
 def _notes(rate, accuracy, base):

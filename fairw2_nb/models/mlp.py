@@ -8,7 +8,7 @@ __all__ = ['FairMLPClassifier']
 # %% ../../nbs/models/05_mlp.ipynb #da111f59
 import numpy as np
 import torch
-from ..basics.checks import binary_labels, check_lengths
+from ..basics.checks import binary_labels, check_lengths, check_number
 from ..data.dataset import FairDataset
 from ..metrics.counts import crossed_groups
 from .networks import mlp
@@ -33,6 +33,26 @@ def _positive_class(est, classes): # labels, sorted -> 0 or 1
                          "outcome, since `target` and `given` depend on it.")
     return 1
 
+# %% ../../nbs/models/05_mlp.ipynb #7c20e5a2
+OF_LAM = {"on": "score", "given": None, "p": 2, "reference": "auto"} # and what they are usually
+
+def _check_options(est):
+    "Refuse options that would do nothing, and sizes that are none."
+    for name in ("epochs", "batch_size"): check_number(name, getattr(est, name), 1)
+    sizes = est.hidden
+    if sizes is not None and not (isinstance(sizes, (tuple, list))
+                                  and all(isinstance(k, (int, np.integer)) for k in sizes)):
+        raise ValueError(f"hidden = {sizes!r}: expected the sizes of the hidden layers, "
+                         "such as (64, 64).")
+    if est.target is None and est.certify is not None:
+        raise ValueError("`certify` needs a target, such as target=.85: without one there is "
+                         "nothing to certify.")
+    for name, usual in OF_LAM.items() if est.target is not None else ():
+        if getattr(est, name) != usual:
+            raise ValueError(f"{name} = {getattr(est, name)!r} does nothing beside a target, which "
+                             "has a penalty of its own: leave it out, and say with `metric` what "
+                             "is to be steered, or give `lam` in the place of `target`.")
+
 # %% ../../nbs/models/05_mlp.ipynb #3eeb94f4
 def _as_dataset(est, X, y, s):
     "Check the data; set the attributes that come from them."
@@ -54,7 +74,8 @@ def _train(est, data):
     batch = max(1, min(est.batch_size, max(32, n // 40), n))
     hidden = (64, 64, 64) if est.hidden is None else est.hidden
     est.network_ = mlp(data.x.shape[1], hidden, est.seed)
-    ring = est.reference if est.reference == "auto" else min(est.reference, n // 4)
+    ring = est.reference
+    if isinstance(ring, (int, np.integer)): ring = min(int(ring), n // 4)
     penalty = WassersteinPenalty(est.p, est.on, est.given, ring)
     est.history_ = fit_network(
         est.network_, data, lam=est.lam, penalty=penalty, epochs=est.epochs, batch_size=batch,
@@ -98,10 +119,10 @@ class FairMLPClassifier(ClassifierMixin, BaseEstimator):
         epochs: int = 30, # passes over the training data
         batch_size: int = 512, # observations per step, at most; less for small data, at least 32
         lr: float = None, # step of Adam; .001, with a target .005
-        on="score", # what is compared, as in `WassersteinPenalty`; a target decides it itself
-        given=None, # compare among one true label only
+        on="score", # what is compared, as in `WassersteinPenalty`; with a target not to be set
+        given=None, # compare among one true label only; with a target not to be set
         p: float = 2, # exponent
-        reference=4000, # recent scores kept, at most a quarter of the data, or "auto"
+        reference="auto", # recent scores kept, or their number, at most a quarter of the data
         favourable=None, # label that counts as positive; the second in sorted order if None
         seed: int = 0, # seed of weights, folds and batches
         verbose: bool = False, # show a progress bar
@@ -109,6 +130,7 @@ class FairMLPClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y, sensitive_features=None):
         "Train the network on inputs (n, d), labels of two values, and groups (n,) or (n, A)."
+        _check_options(self)
         train = _train if self.target is None else _steer
         train(self, _as_dataset(self, X, y, sensitive_features))
         return self

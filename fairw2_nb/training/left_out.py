@@ -129,6 +129,6 @@ def reached(self: Aim, rates, var): # var: variances of the logarithms of the ra
     room = 1.96 * math.hypot(se, .03)
     if self.metric in RATIOS:
         value = math.prod(a / b for a, b in ends) ** (1 / len(ends))
-        return Reached(*(value * math.exp(k * room) for k in (0, -1, 1)))
+        return Reached(*(min(1., value * math.exp(k * room)) for k in (0, -1, 1)))
     gap, level = mean_of([b - a for a, b in ends]), mean_of([(a + b) / 2 for a, b in ends])
     return Reached(*(max(0., gap + k * room * level) for k in (0, -1, 1)))
