@@ -164,7 +164,7 @@ def adult_figure(frame):
         ours = frame[frame.method == method]
         axes[0].plot(ours.DI, ours.Acc, ".", color=f"C{k}", label=method)
         axes[0].plot(printed.DI, printed.Acc, "x", color=f"C{k}")
-    axes[0].set(xlabel="DI", ylabel="accuracy", title="dots: ours, a split each; crosses: published")
+    axes[0].set(xlabel="DI", ylabel="accuracy", title="dots: ours, by split; crosses: published")
     axes[0].legend(fontsize="small", loc="lower left")
     for ax, method in zip(axes[1:], ("NN", "NNrW")):
         for _, row in frame[frame.method == method][:1].iterrows():
@@ -197,9 +197,9 @@ def sweep_figure(frame):
     "Accuracy against DI and against the distance of the scores."
     figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.2))
     styles = {"exact": "o-", "paper": "s--", "POT": "^:"}
-    names = {"exact": "exact gradient", "paper": "printed gradient", "POT": "POT, batch alone"}
     for kind, part in frame.groupby(["kind", "lam"])[["Acc", "DI", "W2"]].mean().groupby(level=0):
-        axes[0].plot(part.DI, part.Acc, styles[kind], ms=4, label=names[kind])
+        label = {"paper": "printed"}.get(kind, kind)
+        axes[0].plot(part.DI, part.Acc, styles[kind], ms=4, label=label)
         axes[1].plot(part.W2, part.Acc, styles[kind], ms=4)
     axes[0].set(xlabel="DI", ylabel="accuracy")
     axes[1].set(xlabel="$W_2$ between the groups' scores")
