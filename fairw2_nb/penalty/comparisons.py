@@ -74,8 +74,8 @@ def group_numbers(
     bad = ~((s >= 0) & (s < BASE) & (s == whole))
     if s.shape[1] > COLUMNS or bad.any():
         found = [f", and column {k} holds {s[row, k]}" for row, k in bad.nonzero()[:1].tolist()]
-        raise ValueError(f"`{name}` has {s.shape[1]} columns{''.join(found)}: expected at most {COLUMNS} "
-                         f"attributes with whole numbers from 0 to {BASE - 1} each.")
+        raise ValueError(f"`{name}` has {s.shape[1]} columns{''.join(found)}: expected at most "
+                         f"{COLUMNS} attributes with whole numbers from 0 to {BASE - 1} each.")
     return (whole * BASE ** torch.arange(s.shape[1], device=f.device)).sum(1)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #448632ed
@@ -145,9 +145,16 @@ class How(NamedTuple):
         "Whether all observations are compared at once, in no parts."
         return self.given is None and (self.columns == 1 or self.crossed)
 
-# %% ../../nbs/penalty/03_comparisons.ipynb #efa40d88
+# %% ../../nbs/penalty/03_comparisons.ipynb #e4c01a77
 USUAL = How()
 
+def check_flags(how):
+    "Refuse words in the place of True and False."
+    for name in ("relative", "crossed", "debias"):
+        if not isinstance(value := getattr(how, name), (bool, np.bool_)):
+            raise ValueError(f"{name} = {value!r}: expected True or False.")
+
+# %% ../../nbs/penalty/03_comparisons.ipynb #efa40d88
 def check_options(how, on="score"):
     "Refuse options that do not exist."
     p, grad, given = how.p, how.grad, how.given
@@ -166,9 +173,7 @@ def check_options(how, on="score"):
         raise ValueError(f'given = {given!r}: expected None, 0, 1 or "each".')
     if how.weights not in ("equal", "share", "root"):
         raise ValueError(f'weights = {how.weights!r}: expected "equal", "share" or "root".')
-    for name in ("relative", "crossed", "debias"):
-        if not isinstance(value := getattr(how, name), (bool, np.bool_)):
-            raise ValueError(f"{name} = {value!r}: expected True or False.")
+    check_flags(how)
     if how.relative and (p, grad) != (2, "exact"):
         raise ValueError('relative=True needs p = 2 and grad = "exact".')
     if how.debias and (p, grad, how.relative, how.weights) != (2, "exact", False, "equal"):
@@ -220,6 +225,12 @@ def columns_of(s):
     "How many attributes `s` has."
     shape = s.shape if hasattr(s, "shape") else np.shape(s)
     return shape[1] if len(shape) == 2 else 1
+
+def same_columns(columns, s, name):
+    "Refuse a reference with other attributes than the batch."
+    if columns_of(s) != columns:
+        raise ValueError(f"`{name}` has {columns_of(s)} attributes and `s` has {columns}: give the "
+                         "same ones for both.")
 
 def two_groups(s):
     "True for group 1, or a sentence if there are others than 0 and 1."

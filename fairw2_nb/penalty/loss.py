@@ -15,7 +15,7 @@ from ..basics.processes import as_world
 from .comparisons import as_arrays, both_weighted, check_weights
 from .comparisons import How, USUAL, Sample, checked, check_options, columns_of
 from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
-from .comparisons import uncompiled, warn_caller
+from .comparisons import same_columns, uncompiled, warn_caller
 from .debiased import less_bias
 from .gradients import exact_gradient, paper_gradient
 from .relative import quotient
@@ -77,7 +77,7 @@ def distance(batch, ref, how, crowd=None):
 
 # %% ../../nbs/penalty/04_loss.ipynb #c6e4d3e0
 @uncompiled
-def wasserstein_penalty(
+def wasserstein_penalty( # long: one argument a line
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)
     s, # groups, whole numbers, shape (B,); of several attributes (B, A)
     *,
@@ -97,10 +97,9 @@ def wasserstein_penalty(
     if (ref_scores is None) != (ref_s is None):
         raise ValueError("A reference needs both `ref_scores` and `ref_s`: one of them is missing.")
     batch, ref = checked(scores, s), None
-    if ref_s is not None and columns_of(ref_s) != how.columns:
-        raise ValueError(f"`ref_s` has {columns_of(ref_s)} attributes and `s` has {how.columns}: "
-                         "give the same ones for both.")
-    if ref_scores is not None: ref = checked(ref_scores, ref_s, name="ref_").beside(batch.scores)
+    if ref_scores is not None:
+        same_columns(how.columns, ref_s, "ref_s")
+        ref = checked(ref_scores, ref_s, name="ref_").beside(batch.scores)
     if sample_weight is not None: batch, ref = both_weighted(batch, ref, sample_weight)
     return distance(batch, ref, how)
 
@@ -167,9 +166,7 @@ def _ref(self: WassersteinPenalty, ref, ring, f, world, columns, **labels):
         if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3, 4):
             raise ValueError("`ref` must be (scores, s), (scores, s, y) or (scores, s, y, weights);"
                              " y may be None.")
-        if columns_of(ref[1]) != columns:
-            raise ValueError(f"`ref s` has {columns_of(ref[1])} attributes and `s` has {columns}: "
-                             "give the same ones for both.")
+        same_columns(columns, ref[1], "ref s")
         given, weight = checked(*ref[:3], name="ref ", **labels), (*ref, None, None)[3]
         if weight is not None: given = given.weighted(weight, "ref weights")
         ref, _ = shared(world, given)
