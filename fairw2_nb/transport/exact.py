@@ -73,7 +73,7 @@ def unshared_costs(x, y, p, x_mass=None, y_mass=None):
     n, m = len(x), len(y)
     i, j, width = rank_cells(n, m, array_module(x), x.device)
     if isinstance(x, Tensor): width = as_float64(width) # NumPy divides in double precision
-    width = width / (n * m) # the whole numbers are not kept
+    width = width / (n * m)
     return cell_costs(x, y, i, j, width, p)
 
 # %% ../../nbs/transport/02_exact.ipynb #4e6fd249
