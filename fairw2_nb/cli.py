@@ -42,7 +42,7 @@ EXPERIMENTS = { # name: (module:object, what it is about) # long: a table
         "experiments.lambda_transfer:LAMBDA_TRANSFER",
         "One λ across batch and reference sizes, on a synthetic problem"),
     "references": (
-        "experiments.lambda_transfer:REFERENCES",
+        "experiments.references:REFERENCES",
         "Which reference: objective and DI with each of six, on a synthetic problem"),
     "debiased": (
         "experiments.debiased:DEBIASED",

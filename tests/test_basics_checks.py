@@ -3,8 +3,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from fairw2_nb.basics.checks import NotFinite, as_binary, as_groups, as_scores, one_of
+from fairw2_nb.basics.checks import NotFinite, as_binary, as_scores, one_of
 from fairw2_nb.basics.checks import refuse_nonfinite
+from fairw2_nb.basics.groups import as_groups
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -80,8 +81,8 @@ def test_binary_labels_of_any_type(values):
 
 
 def test_what_is_not_finite_is_an_error_of_its_own():
-    with pytest.raises(NotFinite, match="`f` holds 2 NaN or infinite of 3 values: remove them"):
-        as_scores([.2, np.inf, np.nan], "f")
+    with pytest.raises(NotFinite, match="`scores` holds 2 NaN or infinite of 3 values: remove"):
+        as_scores([.2, np.inf, np.nan])
     good, bad = torch.tensor([.1, .2]), torch.tensor([.1, torch.nan])
     refuse_nonfinite(good, x=good)
     with pytest.raises(NotFinite, match="^`y` holds 1 NaN or infinite of 2 values: remove them"):

@@ -5,7 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from fairw2_nb.data.tables import TableEncoder, load_table, read_table
+from fairw2_nb.data.reading import read_table
+from fairw2_nb.data.tables import TableEncoder, load_table
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 WHO = "loan", "yes", "sex", "M"

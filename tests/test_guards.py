@@ -18,9 +18,10 @@ from fairw2_nb.penalty.comparisons import How, Sample
 from fairw2_nb.penalty.distributed import on_grid
 from fairw2_nb.penalty.loss import compare, WassersteinPenalty, wasserstein_penalty
 from fairw2_nb.penalty.references import AutoRing, Fresh, jumped, Ring
+from fairw2_nb.training import loop
 from fairw2_nb.training.evaluation import evaluate
 from fairw2_nb.training.lambdas import RampedLambda, ScaledLambda, TargetTuner
-from fairw2_nb.training.loop import fit, fresh_reference, train_step
+from fairw2_nb.training.loop import fit, fresh_reference, own_pieces, train_step
 from fairw2_nb.training.objective import Objective
 from fairw2_nb.training.tasks import Binary
 from fairw2_nb.transport.barycentre import survey_tensor
@@ -147,13 +148,27 @@ def variance_by_loop(values, weights=None):
     return sum(w * (v - mean) ** 2 for w, v in zip(weights, values)) / total
 
 
-@pytest.mark.parametrize("ringed", [False, True])
-@pytest.mark.parametrize("relative", [False, True])
-def test_weights_beside_a_reference(relative, ringed):
-    """Weights are repetitions in the batch, in an explicit reference and in a ring.
+def repeated_close(found, f, s, times, n, relative=False):
+    """The first n scores are the batch, the others the reference, each as often as `times` says.
 
     The pull of a group, summed over the batch, is that of the group in batch and reference.
     """
+    again, groups = f.repeat_interleave(times), s.repeat_interleave(times)
+    wanted = by_pairs(again, groups)
+    if relative: wanted = wanted / variance_by_loop(list(again))
+    torch.testing.assert_close(found, wanted.detach(), rtol=1e-9, atol=0, check_dtype=False)
+    (mine,), (whole,) = (torch.autograd.grad(v, f) for v in (found, wanted))
+    assert not mine[n:].any()
+    for k in s.unique():
+        own = times[:n][s[:n] == k].sum() / times[s == k].sum()
+        slope = whole[:n][s[:n] == k] / own
+        torch.testing.assert_close(mine[:n][s[:n] == k], slope, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("ringed", [False, True])
+@pytest.mark.parametrize("relative", [False, True])
+def test_weights_beside_a_reference(relative, ringed):
+    "Weights are repetitions in the batch, in an explicit reference and in a ring."
     f, a, b = draw(90, 7)
     f, s, times = f.requires_grad_(), a + b.long(), torch.arange(90) % 4 + (torch.arange(90) < 3)
     batch, rest = slice(0, 40), slice(40, 90)
@@ -162,16 +177,70 @@ def test_weights_beside_a_reference(relative, ringed):
     if ringed: penalty(f[rest].detach(), s[rest], sample_weight=times[rest].double())
     else: ref = f[rest].detach(), s[rest], None, times[rest]
     found = penalty(f[batch], s[batch], None, ref, sample_weight=times[batch].double())
-    again, groups = f.repeat_interleave(times), s.repeat_interleave(times)
-    wanted = by_pairs(again, groups)
-    if relative: wanted = wanted / variance_by_loop(list(again))
-    torch.testing.assert_close(found, wanted.detach(), rtol=1e-9, atol=0, check_dtype=False)
-    (mine,), (whole,) = (torch.autograd.grad(v, f) for v in (found, wanted))
-    assert not mine[rest].any()
-    for k in s.unique():
-        own = times[batch][s[batch] == k].sum() / times[s == k].sum()
-        slope = whole[batch][s[batch] == k] / own
-        torch.testing.assert_close(mine[batch][s[batch] == k], slope, rtol=1e-6, atol=1e-12)
+    repeated_close(found, f, s, times, 40, relative)
+
+
+@pytest.mark.parametrize("kept", [50, "auto"])
+@pytest.mark.parametrize("side", ["function", "batch", "reference", "ring", "before", "after",
+                                  "reset"])
+def test_weights_of_one_side_only(side, kept):
+    "Who has no weight counts once, beside others that are repeated."
+    f, a, b = draw(90, 7)
+    f = (64 * f).round().div(64).requires_grad_() # the same in single precision
+    s, k = a + b.long(), torch.arange(90)
+    weighted = {"reference": k >= 40, "before": (k >= 40) & (k < 65), "after": k >= 65,
+                "reset": k >= 65}.get(side, k < 40)
+    times = torch.where(weighted, 1 + k % 3, 1)
+    penalty, w, rest = WassersteinPenalty(reference=kept), times.double(), f[40:].detach()
+    ref = rest, s[40:], None, w[40:]
+    if side == "function":
+        found = wasserstein_penalty(f[:40], s[:40], ref_scores=rest, ref_s=s[40:],
+                                    sample_weight=w[:40])
+    elif side == "batch": found = penalty(f[:40], s[:40], None, ref[:2], sample_weight=w[:40])
+    elif side == "reference": found = penalty(f[:40], s[:40], None, (rest.float(), *ref[1:]))
+    else: # a ring that sees weights now, before or after other scores
+        if side == "reset": # and forgets what it had
+            penalty(rest, s[40:], sample_weight=7 * torch.ones(50))
+            penalty.reset()
+            assert not any(len(column) for column in penalty.ring.filled())
+        for part in (slice(40, 65), slice(65, 90)):
+            known = {"sample_weight": w[part]} if weighted[part].any() else {}
+            penalty(f[part].detach(), s[part], **known)
+        found = penalty(f[:40], s[:40], **({"sample_weight": w[:40]} if side == "ring" else {}))
+    repeated_close(found, f, s, times, 40)
+
+
+def test_values_that_tie_in_two_groups():
+    "The largest of a group is the smallest of the next one: each is pulled as one of its own."
+    f = torch.tensor([.1, .2, .3, .3, .5, .5, .5, .7, .9], dtype=torch.float64).requires_grad_()
+    s = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    both_close(WassersteinPenalty()(f, s), by_pairs(f, s), f)
+
+
+def test_equal_scores_have_no_relative_distance():
+    "Neither a value nor a pull, where both the distance and the variance are 0."
+    f = torch.full((6,), .3, dtype=torch.float64).requires_grad_()
+    found = WassersteinPenalty(relative=True)(f, torch.arange(6) % 2)
+    found.backward()
+    assert found.item() == 0 and f.grad.tolist() == [0.] * 6
+
+
+@pytest.mark.parametrize("kept", [50, "auto"])
+def test_weights_are_saved_with_a_ring(kept):
+    f, a, b = draw(90, 7)
+    f, s, times = f.requires_grad_(), a + b.long(), 1 + torch.arange(90) % 3
+    before, after = (WassersteinPenalty(reference=kept) for _ in range(2))
+    before(f[40:].detach(), s[40:], sample_weight=times[40:].double())
+    told = said(lambda: after.load_state_dict(before.state_dict()))
+    assert not isinstance(told, str), told
+    repeated_close(after(f[:40], s[:40], sample_weight=times[:40].double()), f, s, times, 40)
+
+
+def test_weights_of_a_batch_are_checked_beside_a_reference():
+    f, s, _ = draw(20, 0)
+    for w in (torch.zeros(20), -torch.ones(20), torch.full((20,), torch.inf)):
+        said_of = said(lambda: WassersteinPenalty()(f, s, None, (f, s), sample_weight=w).item())
+        assert said_of == "`sample_weight` must be finite and non-negative, and not all zero."
 
 
 def test_weights_on_a_grid():
@@ -333,6 +402,20 @@ def test_automatic_ring_by_a_loop():
         assert sorted(wanted) == sorted(penalty.ring.filled()[0].tolist()), age
     penalty(f + 2. * s, s)
     assert sorted(penalty.ring.filled()[0].tolist()) == sorted((f + 2. * s).tolist())
+
+
+@pytest.mark.parametrize("every, kept", [(1, 40), (2, 32)])
+def test_what_is_kept_of_a_rare_group(every, kept):
+    "The last 40 of its scores, or what there is of them in 64 batches."
+    penalty, born = WassersteinPenalty(reference="auto"), []
+    for k in range(150):
+        f = torch.linspace(0, 1, 20)
+        f[0] = k / 150
+        penalty(f, (torch.arange(20) >= (k % every == 0)).long())
+        if k % every == 0: born.append(k / 150)
+    scores, s, _ = penalty.ring.filled()
+    assert scores[s == 0].tolist() == pytest.approx(born[-kept:])
+    assert (s == 1).sum() == sum(20 - (k % every == 0) for k in range(137, 150)) # 256 / 20
 
 
 @pytest.mark.parametrize("old, new, means, shift", [((40, 10), (5, 25), (0., 5.), 0.),
@@ -559,7 +642,7 @@ def descent(lr):
 
 @pytest.mark.parametrize("options", [
     dict(), dict(loss="mse"), dict(on="error"), dict(ring=60), dict(p=1), dict(seed=5),
-    dict(keep=.7), dict(fresh=80, outputs="scores"),
+    dict(keep=.7), dict(fresh=80, outputs="scores"), dict(fresh=80, keep=.7, outputs="scores"),
     dict(fresh=50, on="error", loss="mse", outputs="scores")], ids=str)
 def test_fit_is_algorithm_1(options):
     "Rows and weights after three epochs of two batches and a rest, worked out beside."
@@ -619,13 +702,37 @@ def test_processes_share_the_rows_drawn_anew():
     "Together they score each row once, with its own group and label."
     data, net, seen = table(110, 0), Line("scores"), []
     for rank in range(3):
-        run = SimpleNamespace(fresh=31, train=data, model=net, world=World(rank, 3), device="cpu",
-                              generator=torch.Generator().manual_seed(4),
-                              objective=Objective(Binary(outputs="scores")))
+        objective = Objective(Binary(outputs="scores"), WassersteinPenalty(reference=Fresh(31)))
+        run = SimpleNamespace(train=data, model=net, world=World(rank, 3), device="cpu",
+                              generator=torch.Generator().manual_seed(4), objective=objective)
         seen.append(fresh_reference(run))
     at = torch.randint(110, (31,), generator=torch.Generator().manual_seed(4))
     wanted = line(data.x[at], net.theta, "scores").detach(), data.s[at], data.y[at].float()
     for found, column in zip(zip(*seen), wanted): assert_close(torch.cat(found), column)
+
+
+def test_processes_with_rows_of_their_own_make_the_same_steps():
+    "Seven rows here and four there in batches of about four: three steps, of five, three, three."
+    found = []
+    for rank, n in enumerate((7, 4)):
+        run = SimpleNamespace(train=range(n), shares=[7, 4], batch_size=4, world=World(rank, 2),
+                              generator=torch.Generator().manual_seed(0))
+        found.append(own_pieces(run))
+        assert sorted(torch.cat([at for at, _ in found[rank]]).tolist()) == list(range(n))
+    for pieces, total in zip(zip(*found), (5, 3, 3)):
+        assert [whole for _, whole in pieces] == [total] * 2 == [sum(len(a) for a, _ in pieces)] * 2
+
+
+def test_counters_are_no_averages():
+    "Batch normalisation has seen four batches; its mean is one of two averages in a row."
+    norm, data, seen = nn.BatchNorm1d(3), table(100, 0), []
+    net = nn.Sequential(norm, Line())
+    fit(net, data, epochs=2, batch_size=50, average=.5, progress=False,
+        watch=lambda n: seen.append(n[0].running_mean.clone()))
+    assert norm.num_batches_tracked == 4
+    mean = torch.zeros(3)
+    for v in seen: mean = (mean + v) / 2
+    assert_close(norm.running_mean, mean)
 
 
 def test_pulls_of_uneven_pieces_are_those_of_the_whole():
@@ -644,9 +751,14 @@ def test_pulls_of_uneven_pieces_are_those_of_the_whole():
     out = Line()(data.x).detach().double().requires_grad_()
     f, y = out.sigmoid(), data.y.double()
     risk = -torch.where(y == 1, f, 1 - f).log().mean()
-    g, = torch.autograd.grad(risk, out)
+    g, = torch.autograd.grad(risk, out, retain_graph=True)
     assert sum(step[0] for step in steps) == pytest.approx(risk.item(), rel=1e-5)
     assert sum(step[2] for step in steps) == pytest.approx(g.abs().mean().item(), rel=1e-5)
+    for step, at in zip(steps, (slice(0, 3), slice(3, 10))): # gradients of W came twice as large
+        w = distance(f[at][data.s[at] == 0], f[at][data.s[at] == 1])
+        g = torch.autograd.grad(w, out, retain_graph=True)[0][at]
+        share = len(g) / 10
+        assert step[3] == pytest.approx(share * g.abs().mean().item() / 2, rel=1e-4)
 
 
 def test_risk_is_the_mean_loss():
@@ -701,6 +813,45 @@ def test_averaged_weights_are_measured_and_kept():
     np.testing.assert_allclose([r["Acc"] for r in rows], rates, rtol=1e-5)
     assert_close(net.theta.detach(), means[np.argmin(risks)], rtol=1e-4, atol=1e-6)
     assert 0 < np.argmin(risks) < len(rows) - 1
+
+
+class Noted(Line):
+    "A network that notes in which mode and from which seed it is called, and for how many rows."
+    def forward(self, x):
+        self.seen.append((self.training, torch.initial_seed(), len(x)))
+        return super().forward(x)
+
+
+class Other(World):
+    "The third of some processes, of which the others bring no rows."
+    def piece(self, rows): return rows
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_modes_and_seeds_of_a_training(monkeypatch, rank):
+    "Steps in training mode whatever was before, references and measures not; a seed per process."
+    monkeypatch.setattr(loop, "as_world", lambda sync: Other(rank))
+    net, ring = Noted().eval(), WassersteinPenalty(reference=500).eval()
+    for penalty, fresh in ((ring, []), (WassersteinPenalty(reference=Fresh(30)).eval(), [30])):
+        net.seen = []
+        fit(net, table(110, 0), lam=1., penalty=penalty, valid=table(70, 1), epochs=2,
+            batch_size=60, seed=5, progress=False)
+        calls = [(True, 60), *((False, n) for n in fresh), (True, 50), *((False, n) for n in fresh)]
+        wanted = [(mode, 5 + rank, n) for mode, n in [*calls, (False, 70)] * 2]
+        assert net.seen == wanted
+    assert len(ring.ring.filled()[0]) == 220 and ring.training
+    for mode in (True, False):
+        evaluate(net.train(mode), table(70, 1))
+        assert net.training == mode
+
+
+def test_without_patience_the_last_weights_stay():
+    "A learning rate that overshoots: an epoch before was better."
+    train, valid, seen, net = table(60, 0), table(80, 1), [], Line()
+    rows = fit(net, train, valid=valid, epochs=9, batch_size=60, opt=descent(9.),
+               watch=lambda n: seen.append(n.theta.detach().clone()), progress=False)
+    assert_close(net.theta.detach(), seen[-1])
+    assert rows[-1]["objective"] > min(r["objective"] for r in rows)
 
 
 def test_patience_keeps_the_best_epoch():
@@ -778,7 +929,7 @@ def test_controller_of_every_metric():
         tuner = TargetTuner(.5, metric, acc=.1, slack=.05)
         found = [tuner.factor({"Acc": .8, metric: v}) for v in (.3, .7)]
         assert tuple(found) == wanted, metric
-    for rate, factor in ((.999, .9), (.001, .9), (.5, 1.1)):
+    for rate, factor in ((.999, .9), (.001, .9), (.5, 1.1), (.003, 1.1), (.997, 1.1)):
         assert TargetTuner().factor({"Acc": .8, "DI": .3, "positive rate": rate}) == factor
 
 

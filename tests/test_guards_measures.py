@@ -26,6 +26,7 @@ from fairw2_nb.training.left_out import Aim, binormal_rates, deal_folds
 from fairw2_nb.training.stacks import relative_w2, Run
 from fairw2_nb.training.steering import Steered
 from fairw2_nb.training.tasks import Binary
+from fairw2_nb.transport.estimation import w2_interval
 from scipy import stats
 
 
@@ -206,6 +207,30 @@ def test_groups_far_apart_by_few_scores():
     assert fairness_report(f > .5, f, s)["W2"] == pytest.approx(wanted)
 
 
+def test_groups_far_apart_for_one_exponent():
+    "W_1 is largest between the first two groups, W_2 between the first and the third."
+    parts = np.zeros(100), np.full(100, .3), np.r_[np.full(90, .15), np.ones(10)]
+    f, s = np.concatenate(parts), np.repeat([0, 1, 2], 100)
+    report = fairness_report(f > .5, f, s)
+    assert report["W1"] == pytest.approx(.3)
+    row = row_of(report, "W2")
+    assert row.value == pytest.approx(np.sqrt(.9 * .15 ** 2 + .1))
+    assert (row.low, row.high) == pytest.approx(w2_interval(parts[0], parts[2])[1:])
+
+
+def test_resampled_distance_of_three_groups():
+    y, f, s = draw(200, 3)
+    row = row_of(fairness_report(y, f, s, n_boot=20, ci=.8, seed=5), "W1")
+    kinds, counts = np.unique(np.column_stack([s, y, f]), axis=0, return_counts=True)
+    rows = np.random.default_rng(5).multinomial(200, counts / 200, 20)
+    found = []
+    for drawn in rows:
+        a = [np.repeat(kinds[kinds[:, 0] == k, 2], drawn[kinds[:, 0] == k]) for k in range(3)]
+        pairs = itertools.combinations(a, 2)
+        found.append(max(stats.wasserstein_distance(u, v) for u, v in pairs))
+    np.testing.assert_allclose([row.low, row.high], np.quantile(found, [.1, .9]), rtol=1e-9)
+
+
 def test_error_of_a_log_ratio():
     "Against the spread over 200,000 draws."
     rng = np.random.default_rng(0)
@@ -349,6 +374,17 @@ def test_notes_of_the_report():
     for positives, words in ((9, "below half"), (10, ""), (35, ""), (40, ""), (41, "above twice")):
         notes = [n for n in fairness_report(y, np.arange(100) < positives, s).notes if "share" in n]
         assert len(notes) == bool(words) and all(words in note for note in notes), positives
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_an_accuracy_that_anybody_reaches(label):
+    "Of a hundred, 80 have one label: 25 errors are worth a word, 20 are not."
+    k = np.arange(100)
+    for wrong in (25, 20):
+        y, g = k < 20, (k >= 10) & (k < 10 + wrong) # 10 are missed, the others are false alarms
+        found = fairness_report(y ^ label, g ^ label, k % 2).notes
+        words = f"The accuracy 0.750 is below 0.800, that of predicting {label} for everyone."
+        assert [note for note in found if "accuracy 0" in note] == [words] * (wrong == 25)
 
 
 def test_weights_of_the_mixture():

@@ -17,7 +17,7 @@ from fairw2_nb.data.tables import load_table
 from fairw2_nb.data.faces import attribute_ratios, FaceDataset
 from fairw2_nb.data.label_files import read_labels
 from fairw2_nb.experiments import adult, celeba, celeba_attributes, demo, frontier, groups
-from fairw2_nb.experiments import hypervolume, lambda_transfer, methods, peers
+from fairw2_nb.experiments import hypervolume, lambda_transfer, methods, peers, references
 from fairw2_nb.experiments import debiased as small_batches, mnist as digits, steering
 from fairw2_nb.experiments.experiment import Experiment, release, rows_of, run_rows
 from fairw2_nb.experiments.methods import Method
@@ -45,21 +45,38 @@ from sklearn.linear_model import LogisticRegression
 
 # certificates and intervals
 
+def roomy(a, b, p, error):
+    "W_p^p by sorting and its room: Bernstein at .8 of the error, a tenth for each spread."
+    gaps = np.repeat(np.sort(a), len(b)) - np.repeat(np.sort(b), len(a))
+    most = [min(p * (np.std(v, ddof=1) + np.sqrt(2 * np.log(1 / (.1 * error)) / (len(v) - 1))), .5)
+            for v in (a, b)]
+    log, measured = -np.log(.8 * error), np.mean(np.abs(gaps) ** p)
+    room = np.sqrt(2 * log * (most[0] ** 2 / len(a) + most[1] ** 2 / len(b)))
+    return measured, room + log / (3 * min(len(a), len(b)))
+
+
 @pytest.mark.parametrize("p, level", [(1, .95), (2, .95), (1, .8)])
 def test_room_of_a_distance(p, level):
-    "Bernstein at .8 of the error, and at a tenth for each spread, those of samples with n - 1."
+    "Spreads are those of samples, with n - 1."
     rng, error = np.random.default_rng(p), 1 - level
     a, b = rng.beta(2, 9, 700), rng.beta(2, 8, 400)
     found = certify(np.r_[a, b], np.repeat([0, 1], [700, 400]), metric=f"W{p}", at_most=.5,
                     level=level)
-    gaps = np.repeat(np.sort(a), 400) - np.repeat(np.sort(b), 700)
-    measured = np.mean(np.abs(gaps) ** p)
-    most = [min(p * (np.std(v, ddof=1) + np.sqrt(2 * np.log(1 / (.1 * error)) / (len(v) - 1))), .5)
-            for v in (a, b)]
-    log = -np.log(.8 * error)
-    room = np.sqrt(2 * log * (most[0] ** 2 / 700 + most[1] ** 2 / 400)) + log / (3 * 400)
+    measured, room = roomy(a, b, p, error)
     assert found.value ** p == pytest.approx(measured)
     assert found.bound ** p == pytest.approx(measured + room)
+
+
+def test_each_pair_of_groups_has_its_own_room():
+    "Two large groups are far apart; what is not known of a small one counts for its own pairs."
+    rng = np.random.default_rng(0)
+    parts = rng.beta(2, 9, 900), rng.beta(4, 8, 700), rng.beta(2, 9, 60)
+    s = np.repeat([0, 1, 2], [900, 700, 60])
+    found = certify(np.concatenate(parts), s, metric="W1", at_most=.5)
+    pairs = [roomy(parts[a], parts[b], 1, .05) for a, b in ((0, 1), (0, 2), (1, 2))]
+    assert found.value == pytest.approx(max(w for w, _ in pairs))
+    assert found.bound == pytest.approx(max(w + room for w, room in pairs))
+    assert max(pairs) not in sorted(pairs, key=lambda v: v[1])[-1:]
 
 
 def test_shares_of_the_error():
@@ -136,6 +153,29 @@ def test_rounded_kinks_by_differences(p):
     np.testing.assert_allclose(dx, wanted, rtol=1e-6, atol=1e-9)
     wanted = [(value(x, y + e) - value(x, y - e)) / 2e-6 for e in steps[:4, :4]]
     np.testing.assert_allclose(dy, wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_kinks_are_rounded_off_to_a_thousandth():
+    "The minimum of likelihood, W_1 by sorting and ridge over a grid of one coefficient."
+    x, y, s = (v[:60].double().numpy() for v in synthetic_logistic(60).tensors)
+    x = x[:, :1]
+    def value(c):
+        z = c * x[:, 0]
+        a, b = (np.sort(special.expit(z[s == k])) for k in (0, 1))
+        W = np.mean(np.abs(np.repeat(a, len(b)) - np.repeat(b, len(a))))
+        return np.mean(np.logaddexp(0, z) - y * z) + .5 * W + c * c / 120
+    model = FairLogisticRegression(p=1, lam=.5, fit_intercept=False).fit(x, y, s)
+    best = min(np.linspace(.3, .4, 201), key=value)
+    assert model.coef_[0, 0] == pytest.approx(best, abs=2e-3)
+
+
+def test_a_constant_column_is_as_in_scikit_learn():
+    "Its variance is 0 up to rounding, by which nothing is divided."
+    x, y, _ = (v.double().numpy() for v in synthetic_logistic(200).tensors)
+    x = np.column_stack([x, np.full(200, .1)])
+    theirs = LogisticRegression(max_iter=1000, tol=1e-8).fit(x, y).predict_proba(x)
+    found = FairLogisticRegression(lam=0.).fit(x, y).predict_proba(x)
+    np.testing.assert_allclose(found, theirs, atol=1e-3)
 
 
 def test_on_the_boundary_as_in_scikit_learn():
@@ -295,13 +335,21 @@ def test_interval_of_a_ratio_of_attributes():
     assert (row.low, row.high) == pytest.approx((2.4 * np.exp(-3 * se), 2.4 * np.exp(3 * se)))
 
 
-def test_drawn_table_by_its_formula():
-    "In each group as many positives as its logits say; the offset gives the base rate."
-    x, y, s = (v.double().numpy() for v in synthetic_table(60_000, .3, seed=1).tensors)
-    z = 1.3 * x @ [1., .8, .6, -.5, .3, 0.] + .35 * (s - .5)
-    b = optimize.brentq(lambda b: np.mean(special.expit(z + b)) - .3, -9, 9)
+@pytest.mark.parametrize("nonlinear, share", [(False, .35), (True, .2)])
+def test_drawn_table_by_its_formula(nonlinear, share):
+    "In each group, and for small and large logits, as many positives as these say."
+    table = synthetic_table(60_000, .3, 1, nonlinear, share)
+    x, y, s = (v.double().numpy() for v in table.tensors)
+    assert np.mean(s == 0) == pytest.approx(share, abs=.01)
     for k in (0, 1):
-        assert y[s == k].mean() == pytest.approx(special.expit(z + b)[s == k].mean(), abs=.012)
+        means = .6 * (k - .5) * np.array([1, 1, 0, 0, 0, 0])
+        np.testing.assert_allclose(x[s == k].mean(0), means, atol=.035)
+    z = x @ [1., .8, .6, -.5, .3, 0.]
+    if nonlinear: z = z + 1.2 * x[:, 2] * x[:, 3] + .8 * (np.abs(x[:, 4]) - .8)
+    z = 1.3 * z + .35 * (s - .5)
+    b = optimize.brentq(lambda b: np.mean(special.expit(z + b)) - .3, -9, 9)
+    for at in (s == 0, s == 1, z < -1.5, abs(z) < 1, z > 1.5):
+        assert y[at].mean() == pytest.approx(special.expit(z + b)[at].mean(), abs=.012)
 
 
 # tables
@@ -550,12 +598,12 @@ def test_copies_side_by_side_learn_as_alone():
     ends = []
     for copies in (1, 3):
         torch.manual_seed(0)
-        weights = lambda_transfer.stacked(networks.mlp(8, (4,), 0), copies)
+        weights = references.stacked(networks.mlp(8, (4,), 0), copies)
         terms = [WassersteinPenalty(reference=0) for _ in range(copies)]
-        lambda_transfer.train_side_by_side(weights, terms, data, 5., 50, .05, steps=20)
+        references.train_side_by_side(weights, terms, data, 5., 50, .05, steps=20)
         ends.append(torch.cat([w[0].detach().flatten() for w in weights]))
     torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)
-    s, rare = synthetic_logistic(20_000, 1).s, lambda_transfer.rare_part(1, .1)[2]
+    s, rare = synthetic_logistic(20_000, 1).s, references.rare_part(1, .1)[2]
     assert (rare == 1).sum() == (s == 1).sum()
     assert (rare == 0).sum() / (s == 0).sum() == pytest.approx(.1, abs=.02)
 

@@ -10,6 +10,7 @@ import torch
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.training import steering
 from fairw2_nb.training.left_out import Aim, binormal_rates, Columns, kept, leave_pairs, Reached
+from fairw2_nb.training.mixtures import Blend, Look
 from fairw2_nb.training.stacks import fresh_copy, Run, Stack
 from fairw2_nb.training.steering import steer
 from fairw2_nb.training.tasks import Binary
@@ -166,21 +167,177 @@ def test_means_without_noise():
     np.testing.assert_allclose(found, wanted, rtol=1e-4)
 
 
+def by_curves(z, s, q, narrow, m=None):
+    "Normal curves of the ranks of two groups, drawn together, and the cut by SciPy's root."
+    n, u = np.bincount(s), stats.norm.ppf((stats.rankdata(z) - .5) / len(z))
+    mean, d = (np.array([f(u[s == k]) for k in (0, 1)]) for f in (np.mean, np.std))
+    m, d, share, prior = np.array(mean if m is None else m), np.log(d), n / len(z), .04 ** 2
+    d = share @ d + (d - share @ d) * prior / (prior + sum(1 / (2 * n))) # both groups' errors
+    d = narrow * np.exp(d)
+    c = optimize.brentq(lambda c: share @ stats.norm.sf((c - m) / d) - q, -5, 5)
+    return (m - c) / d
+
+
 def test_spreads_are_drawn_together():
     "Standard deviations of the ranks' normal quantiles, and the cut by SciPy's root."
     rng = np.random.default_rng(2)
     s, q = np.r_[np.zeros(100, int), np.ones(300, int)], .2
     z = rng.normal(size=400) * np.where(s == 0, 1.4, 1.) + .3 * s
-    u = stats.norm.ppf((stats.rankdata(z) - .5) / 400)
-    m, d = (np.array([f(u[s == k]) for k in (0, 1)]) for f in (np.mean, np.std))
-    d = np.log(d)
-    share = np.array([.25, .75])
-    prior = .04 ** 2
-    d = share @ d + (d - share @ d) * prior / (prior + 1 / 200 + 1 / 600) # both groups' errors
-    d = .9 * np.exp(d)
-    c = optimize.brentq(lambda c: share @ stats.norm.sf((c - m) / d) - q, -5, 5)
     rates, var = binormal_rates(torch.tensor(z), torch.tensor(s), q, .9)
-    t = (m - c) / d
+    t = by_curves(z, s, q, .9)
     np.testing.assert_allclose(rates, stats.norm.cdf(t), rtol=1e-6)
     slope = stats.norm.pdf(t) / stats.norm.cdf(t)
     np.testing.assert_allclose(var, slope ** 2 * (1 + t ** 2 / 2) / [100, 300], rtol=1e-6)
+
+
+@pytest.mark.parametrize("m", [None, (.3, -.1)])
+def test_a_look_without_the_noise(m):
+    "Curves as narrow as the mean over all networks would be; around means that are given."
+    rng = np.random.default_rng(0)
+    s, out = np.arange(90) % 3 // 2, np.arange(90)[None] % 4 != np.arange(4)[:, None]
+    Z = [rng.normal(size=90) + s + rng.normal(size=(4, 90)) for _ in range(2)]
+    y = rng.random(90) < .4
+    run = SimpleNamespace(out=torch.tensor(out), s=torch.tensor(s), y=torch.tensor(y), aim=Aim(.8),
+                          counts=torch.ones(90, dtype=bool), task=Binary())
+    columns = None if m is None else SimpleNamespace(means=lambda u: torch.tensor(m).double())
+    found = Blend(run, *map(torch.tensor, Z), columns).look(.3, share=.25)
+    mixed = [.7 * Z[0][out[:, i], i] + .3 * Z[1][out[:, i], i] for i in range(90)]
+    z = np.array([v.mean() for v in mixed])
+    noise = np.mean([v.var(ddof=1) for v in mixed]) * (1 / 3 - 1 / 4)
+    inside = sum(z[s == k].var() * np.mean(s == k) for k in (0, 1))
+    above = z > np.quantile(z, .75)
+    t = by_curves(z, s, above.mean(), np.sqrt(1 - noise / inside), m)
+    np.testing.assert_allclose(found.rates, stats.norm.cdf(t), rtol=1e-6)
+    assert found.acc == np.mean(above == y)
+
+
+def seen_as(ratio):
+    "A blend whose groups have these ratios of rates at β."
+    blend = Blend.__new__(Blend)
+    blend.run = SimpleNamespace(aim=Aim(.8), y=torch.tensor([0., 0., 1., 0.]))
+    blend.look = lambda beta, **_: Look(beta, .3, ratio(beta), (0., 0.), .9)
+    return blend
+
+
+def test_the_first_mixture_that_meets_the_target():
+    "By a grid and halving, from above; the nearest where none does; a finer grid for more groups."
+    blend = seen_as(lambda beta: (.5 * (.4 + .3 * beta), .5))
+    for target, wanted in ((None, 4 / 3), (.7, 1.)):
+        assert -1e-9 <= blend.solve(target).beta - wanted <= .25 / 256
+    assert seen_as(lambda beta: (.35 - .05 * abs(beta - 2), .5)).solve().beta == 2
+    def three(beta): return (.45, .48, .5) if .08 < beta < .17 else (.25, .4, .5)
+    assert .08 < seen_as(three).solve().beta < .0805
+
+
+def test_the_most_accurate_share_that_meets_the_target():
+    "Half the base rate to twice it, in quarters of a doubling; or the base rate, or a number."
+    blend, asked = seen_as(None), []
+
+    def solve(target=None, share=None, threshold=None):
+        asked.append(share or threshold)
+        rates = (.45 if asked[-1] > .22 else .1), .5
+        return Look(1., share, rates, (0., 0.), 1 - abs(asked[-1] - .15))
+    blend.solve = solve
+    assert blend.choose("accuracy").share == pytest.approx(.25)
+    assert asked == pytest.approx([.25 * 2 ** (k / 4) for k in range(-4, 5)])
+    for threshold, wanted in (("rate", .25), (.7, .7)):
+        blend.choose(threshold)
+        assert asked[-1] == wanted
+
+
+def test_two_fifths_of_the_epochs_are_without_penalty():
+    "What collapses is undone: the weights from before, and a quarter of λ."
+    run, _ = small_run()
+    run.batch_size, seen, start = 8, [], run.stack.live["bias"].detach().clone()
+    good = torch.arange(12.).expand(3, 12)
+
+    def trained(lam, epochs, lr):
+        seen.append((lam, epochs, lr, (run.stack.live["bias"].detach() - start).mean().item()))
+        with torch.no_grad(): run.stack.live["bias"] += 1
+        return 0 * good if lam == 8. else good
+    run.trained = trained
+    assert run.two_sets(8., 10, .1, [])[1:] == (good, good) and run.lam == 2.
+    wanted = [(0., 4, .1, 0.), (8., 6, .1, 1.), (2., 6, .1, 1.)]
+    np.testing.assert_allclose(seen, wanted, rtol=1e-6, atol=1e-6)
+    constant = good.clone()
+    constant[1] = 3.
+    assert run.sound(good) and not run.sound(constant) # one of the networks
+
+
+def test_rows_of_a_pass_are_shuffled_and_drawn():
+    "Another order in each pass; 128 rows of a group, or a 2048th part of them for each of many."
+    run, _ = small_run()
+    shown, real = [], run.stack.outputs
+
+    def outputs(weights, x):
+        shown.append(x.detach()[0, :, 0])
+        return real(weights, x)
+    run.stack.outputs = outputs
+    for _ in range(2): run.train(0., .1)
+    own = run.data.x[~run.out[0], 0]
+    for rows in shown:
+        assert not torch.equal(rows, own) and torch.equal(rows.sort()[0], own.sort()[0])
+    assert not torch.equal(*shown)
+    for groups, rows in ((2, 128), (32, 64), (1000, 8)):
+        run.pools = [None] * groups
+        assert run.drawn([torch.arange(5)] * 3).shape == (3, rows)
+
+
+def test_inputs_are_looked_at_where_there_are_twenty_rows_for_each():
+    for n, known in ((39, False), (40, True)):
+        k = torch.arange(n)
+        run = SimpleNamespace(counts=k >= 0, s=k % 2, data=FairDataset(torch.rand(n, 2), k % 3 > 1,
+                                                                       k % 2))
+        assert (Run.columns(run) is not None) == known
+
+
+@pytest.mark.parametrize("metric, target, best", [("DI", .8, 1.), ("DP difference", .1, .001)])
+def test_candidates_of_a_claim(monkeypatch, metric, target, best):
+    "Nine goals from parity to the target, each with its scores and its cut, the safest first."
+    asked, goals = [], np.linspace(best, target, 9)
+
+    def in_order(scores, s, y, cuts, **claim):
+        asked.append((scores, cuts, claim))
+        tried = {goal: SimpleNamespace(sentence=f"{k}") for k, goal in enumerate(scores)}
+        return (None if len(asked) == 1 else list(scores)[3]), tried
+    monkeypatch.setattr(steering, "certify_in_order", in_order)
+    run = SimpleNamespace(aim=Aim(target, metric), device="cpu")
+    def choose(_, goal): return Look(goal / 2, .3, (.4, .5), (0., 0.), .9)
+    blend = SimpleNamespace(run=run, choose=choose, threshold_of=lambda out, seen, _: seen.beta / 4)
+    out = SimpleNamespace(notes=[], beta=None)
+    def mix(beta): out.beta = beta
+    out.mix, out.scores = mix, lambda x: torch.full((len(x),), out.beta)
+    held = FairDataset(torch.zeros(4, 1), [0, 1, 0, 1], [0, 0, 1, 1])
+    for place in (0, 3): # none is certified: the safest; else the one that was chosen
+        seen = steering.certified(blend, out, "rate", .9, held)
+        assert seen.beta == pytest.approx(goals[place] / 2) and out.notes[-1] == f"{place}"
+        assert out.certificate.sentence == f"{place}"
+    scores, cuts, claim = asked[0]
+    assert list(scores) == pytest.approx(goals) and list(cuts.values()) == pytest.approx(goals / 8)
+    assert [v[0].item() for v in scores.values()] == pytest.approx(goals / 2)
+    side = "at_least" if metric == "DI" else "at_most"
+    assert claim == {"metric": metric, side: target, "level": .9}
+
+
+@pytest.mark.parametrize("rates, interval, share, acc, words", [
+    ((.397, .5), (.76, .85), .25, .8, ""), ((.39, .5), (.76, .85), .25, .8, "was not met"),
+    ((.4, .5), (.74, .85), .25, .8, "cannot tell it from"), ((.4, .5), (.76, .85), .5, .8, ""),
+    ((.4, .5), (.76, .85), .51, .8, "51.0% of the rows are positive"),
+    ((.4, .5), (.76, .85), .25, .74, "below 0.750")])
+def test_what_is_worth_a_sentence(rates, interval, share, acc, words):
+    "A target missed by a hundredth, an interval wider than a tenth, a share beyond twice the base."
+    out = leave_pairs(torch.arange(500) % 5, 5)
+    run = SimpleNamespace(out=out, pools=[[torch.arange(300)] * 10], aim=Aim(.8),
+                          y=torch.tensor([0., 0., 0., 1.]))
+    seen = SimpleNamespace(rates=rates, beta=.5, acc=acc)
+    notes = steering.sentences(run, seen, share, Reached(.8, *interval))
+    assert len(notes) == bool(words) and all(words in note for note in notes)
+
+
+@pytest.mark.parametrize("n, most, batch", [(4000, 512, 60), (400, 512, 32), (400, 20, 20)])
+def test_batches_of_a_stack(n, most, batch):
+    "A fortieth of the three fifths that a network sees, at least 32, at most what is asked for."
+    k = torch.arange(n)
+    data = FairDataset(torch.zeros(n, 2), k % 2, k // 2 % 2)
+    run = steering._begin(torch.nn.Linear(2, 1), data, Aim(.8), 5, most, .1, 0, Binary(), "cpu")
+    assert run.batch_size == batch

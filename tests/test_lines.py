@@ -12,36 +12,41 @@ WIDE, LONG = 100, 25
 # Characters of exported code without white space, nbdev's cell marks included.
 # Wished for the rooms: 250,000 in all. They had 275,000 when steering and certificates, listed
 # below, had moved in; since then groups, processes, references and checks grew inside them.
-# A budget may rise only with a capability that moves in, never to make room.
+# A budget may rise only with a capability that moves in, never to make room; or with what a
+# module below gives up because others use it too, and then the sum of all goes down.
 ROOMS = {
-    "": 7_900, "basics": 25_100, "transport": 15_900, "metrics": 28_100, "data": 61_600,
-    "penalty": 26_600, "training": 35_100, "models": 24_000, "experiments": 101_500,
+    "": 7_850, "basics": 25_850, "transport": 15_900, "metrics": 28_100, "data": 61_970,
+    "penalty": 26_600, "training": 34_900, "models": 24_000, "experiments": 101_800,
 }
 LATER = { # capabilities that moved in since; a new module gets a line of its own
-    "experiments/exchange": 4_000,
+    "experiments/exchange": 3_960,
     "experiments/ages": 4_000,
     "metrics/dependence": 2_800,
-    "basics/processes": 6_600,
-    "transport/barycentre": 7_600,
-    "transport/estimation": 2_500,
-    "metrics/certificate": 10_200,
-    "data/census": 4_800,
-    "data/plan": 3_500,
+    "basics/processes": 6_520,
+    "transport/barycentre": 7_580,
+    "transport/estimation": 2_470,
+    "metrics/certificate": 10_180,
+    "data/census": 4_610,
+    "data/plan": 3_440,
     "penalty/debiased": 1_500,
     "penalty/distributed": 2_300,
     "penalty/relative": 900,
     "training/left_out": 4_800,
-    "training/mixtures": 3_700,
-    "training/stacks": 6_000,
+    "training/mixtures": 3_690,
+    "training/stacks": 5_920,
     "training/steering": 8_500,
-    "experiments/debiased": 5_300,
-    "experiments/faults": 11_700,
-    "experiments/groups": 9_400,
-    "experiments/steering": 8_000,
+    "experiments/debiased": 5_130,
+    "experiments/faults": 11_680,
+    "experiments/groups": 8_840,
+    "experiments/steering": 7_960,
     "experiments/workers": 3_300,
 }
 WEIGHTED = { # what weights of observations beside references added to what was there
     "transport": 200, "penalty": 1_300, "penalty/distributed": 100, "penalty/relative": 200,
+}
+SAID = { # sentences for mistakes that used to pass in silence; data folders as arguments of a run
+    "basics": 100, "basics/processes": 80, "training": 130, "models": 1_000, "experiments": 600,
+    "penalty": 1_200, "data": 370, "transport": 30, "transport/estimation": 10,
 }
 FILES = sorted([*ROOT.glob("tests/*.py"), *ROOT.glob("tools/*.py"), ROOT / "setup.py"])
 FILES += [ROOT / "fairw2_nb" / "__init__.py"]
@@ -118,7 +123,7 @@ def sizes():
 
 def test_the_whole_is_small():
     "Characters count, not lines: packing wins nothing."
-    size, budget = sizes(), Counter(ROOMS | LATER) + Counter(WEIGHTED)
+    size, budget = sizes(), Counter(ROOMS | LATER) + Counter(WEIGHTED) + Counter(SAID)
     over = {place: (n, budget.get(place)) for place, n in size.items()
             if n > budget.get(place, 0)}
     assert not over, f"characters, and how many there may be: {over}; in all {sum(size.values())}"

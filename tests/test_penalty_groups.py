@@ -251,3 +251,44 @@ GOLDEN = [
      (0.043409768491983414, 0.006909091025590897, -0.004000000189989805)),
     ({"relative": True}, (0.03555449843406677, -0.0428880718536675, 0.023056374862790108)),
 ]
+
+
+@pytest.mark.parametrize("options", [dict(), dict(relative=True), dict(debias=True),
+                                     dict(reference=0), dict(reference=50)])
+@pytest.mark.parametrize("named", [lambda s: s - 5, lambda s: s * 10 ** 12,
+                                   lambda s: (s - 1).to(torch.int8)])
+def test_any_whole_numbers_name_groups(named, options):
+    "Negative, huge or short ones: value and gradient are those of 0, 1, 2, in every step."
+    found = []
+    for label in (lambda s: s, named):
+        torch.manual_seed(0)
+        penalty = WassersteinPenalty(**options)
+        for _ in range(4):
+            f = torch.rand(60, requires_grad=True)
+            value = penalty(f, label(torch.arange(60) % 3))
+            found.append([value.item(), *torch.autograd.grad(value, f)[0].tolist()])
+    assert found[:4] == found[4:]
+
+
+TWO = torch.stack([torch.arange(60) % 3, torch.arange(60) % 2], 1)
+
+
+@pytest.mark.parametrize("options, call, words", [
+    (dict(crossed="no"), {}, "True or False"), (dict(relative="yes"), {}, "True or False"),
+    (dict(p=True), {}, "at least 1"), (dict(p="2"), {}, "at least 1"),
+    (dict(sync="x"), {}, "process group, or False"),
+    (dict(reference=0), dict(ref=(torch.rand(60), TWO)), "2 attributes and `s` has 1"),
+    (dict(on="error"), dict(y=torch.arange(60) % 2 + 1.), "from 1 to 2"),
+    (dict(), dict(s=TWO * 1j), "complex"), (dict(), dict(s=TWO * 75), "column 0 holds 150"),
+    (dict(), dict(s=torch.arange(60) % 2 * 1j), "complex"),
+    (dict(), dict(sample_weight=["a"] * 60), "must hold numbers")])
+def test_mistakes_of_the_module(options, call, words):
+    f, s = torch.rand(60), call.pop("s", torch.arange(60) % 3)
+    with pytest.raises(ValueError, match=words):
+        WassersteinPenalty(**options)(f, s, **call)
+
+
+def test_numbers_of_numpy_are_numbers():
+    f, s = torch.rand(60), torch.arange(60) % 3
+    one = WassersteinPenalty(p=np.float32(2), reference=np.int64(50), relative=np.bool_(True))
+    assert one(f, s) == WassersteinPenalty(reference=50, relative=True)(f, s)

@@ -9,6 +9,8 @@ from importlib import import_module
 import fairw2_nb
 import pytest
 import site_names
+import site_symbols
+import torch
 from conftest import LIB, ROOT, code_cells, is_exported, module_id, modules, notebooks
 from fastcore.docments import docments
 from test_mirror import exported_to, listed
@@ -99,3 +101,26 @@ def test_everyday_names_have_an_example(name):
     page = next(nb for nb in notebooks()
                 if exported_to(nb) == fairw2_nb.PLACES[name].replace(".", "/"))
     assert name in site_names.example(page, name)
+
+
+def test_types_are_those_of_the_code():
+    "A default of None or of a word does not say what may be given."
+    def some(a, b=None, c: int = 3, d="auto"): pass
+    lines = site_symbols.parameter_table(some).splitlines()[2:]
+    assert [line.split("|")[2].strip() for line in lines] == ["", "", "`int`", ""]
+
+
+def test_page_of_names():
+    "Each line has two cells and says something, bars inside are escaped, and no hook is listed."
+    lines = [line for line in site_names.names_page().splitlines() if line.startswith("| [`")]
+    cells = [re.split(r"(?<!\\)\|", line) for line in lines]
+    assert {len(found) for found in cells} == {4}
+    assert not [found[1] for found in cells if not found[2].strip()]
+    assert not [line for line in lines if "extra_repr" in line]
+
+
+def test_a_method_says_nothing_of_its_parent():
+    "The text of `nn.Module.forward` does not stand on our pages."
+    class Own(torch.nn.Identity):
+        def forward(self, x): return x
+    assert "computation" not in site_symbols.entry(Own.forward, "Own.forward", 4)

@@ -11,6 +11,7 @@ from site_symbols import call, definitions, first_line
 
 LONGEST = 8  # lines of an example
 UNSEEN = re.compile(r"^#\| *(exporti?|hide|echo: *false|default_exp)\b", re.M)
+INNER = {"crowd", "extra_repr", "how"}  # methods that torch or the class itself calls
 TITLE, SUBTITLE = "Names", "What can be imported: the everyday names first, then room by room"
 
 
@@ -106,6 +107,11 @@ def constant_line(module, name):
     return getattr(value, "about", None) or (comment[1] if comment else "")
 
 
+def is_for_users(method, line):
+    "Whether a method is to be listed: it says what it does, and a user would call it."
+    return bool(line) and not re.search(r"\._", method) and method.rpartition(".")[2] not in INNER
+
+
 def public_names(module):
     "Name, anchor and one line of each public name of a module, with the methods of its classes."
     tree, found = module_tree(module), {}
@@ -114,19 +120,25 @@ def public_names(module):
         methods = node.body if isinstance(node, ast.ClassDef) else []
         for method in [m for m in methods if isinstance(m, ast.FunctionDef)]:
             found[f"{name}.{method.name}"] = first_line(method)
+    found = {f: line for f, line in found.items() if "." not in f or is_for_users(f, line)}
     for name in listed(tree):
         if name not in found:
             yield name, "", constant_line(module, name)
             continue
         for full, line in found.items():
-            if full == name or full.startswith(f"{name}.") and not re.search(r"\._", full):
+            if full == name or full.startswith(f"{name}."):
                 yield full, f"#{full.lower()}", line
+
+
+def in_table(line):
+    "A line as a cell of a table, where a bar would end it."
+    return line.replace("|", r"\|")
 
 
 def module_table(module, nb):
     "Heading and table of a module; nothing if it has no public names."
     link = NbdevLookup().link_line
-    rows = [f"| [`{name}`]({page_of(nb)}{anchor}) | {link(line)} |"
+    rows = [f"| [`{name}`]({page_of(nb)}{anchor}) | {in_table(link(line))} |"
             for name, anchor, line in public_names(module)]
     if rows:
         yield f"### {module} {{ #{module.replace('.', '-')} }}"

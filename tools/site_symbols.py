@@ -68,13 +68,19 @@ def with_source(sym):
     return getattr(import_module(place[1].removesuffix(".py").replace("/", ".")), sym.__name__)
 
 
+def written_types(sym):
+    "The annotations in the code; the type of a default says little of what may be given."
+    return {p.name: p.annotation for p in inspect.signature(sym).parameters.values()}
+
+
 def parameter_table(sym):
     "A row for each parameter and one for the value returned; empty when there is neither."
     rows = []
     if inspect.isclass(sym) and issubclass(sym, Exception):
         return ""
+    kinds = written_types(sym)
     for name, doc in docments(with_source(sym), full=True, args_kwargs=True).items():
-        kind = type_name(doc.anno)
+        kind = type_name(doc.anno if name == "return" else kinds.get(name, EMPTY))
         detail = " ".join((doc.docment or "").split()).replace("|", r"\|")
         if name == "return":
             if kind or detail:
@@ -98,7 +104,8 @@ def entry(sym, name, level, is_property=False):
     signature = name if is_property else call(sym, name)
     heading = f'<h{level} id="{name.lower()}" markdown="span">{name}</h{level}>'
     heading = heading.replace("_", "&#95;")
-    parts = [heading, f"```python\n{signature}\n```", inspect.getdoc(sym) or ""]
+    own = inspect.cleandoc(sym.__doc__ or "")  # not what a method of torch says of itself
+    parts = [heading, f"```python\n{signature}\n```", own]
     return "\n\n".join([*filter(None, parts), parameter_table(sym)]).rstrip()
 
 

@@ -6,7 +6,6 @@
 __all__ = []
 
 # %% ../../nbs/basics/03_checks.ipynb #0671c94d
-import warnings
 from difflib import get_close_matches
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor
 # %% ../../nbs/basics/03_checks.ipynb #8e70b221
 def as_array(
     x, # list, array, Series or tensor
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
 ) -> np.ndarray: # shape (n,)
     "A one-dimensional array from whatever the user has; a single column is flattened."
     x = x.detach().cpu() if isinstance(x, Tensor) else x
@@ -32,20 +31,20 @@ def as_array(
     return a
 
 # %% ../../nbs/basics/03_checks.ipynb #a4266cc2
-def _some(values):
-    "The first five values, for a message."
-    return ", ".join(map(repr, values[:5])) + (", ..." if len(values) > 5 else "")
+def first_few(values, most=5, said=repr):
+    "The first values, for a message."
+    return ", ".join(map(said, values[:most])) + (", ..." if len(values) > most else "")
 
 def as_binary(
     y, # labels or predictions: 0/1, booleans
-    name: str, # how to call them in an error message
+    name: str, # their name in messages
 ) -> np.ndarray: # integers 0 and 1, shape (n,)
     "Labels as integers 0 and 1."
     a = as_array(y, name)
     if a.dtype.kind in "biuf" and ((a == 0) | (a == 1)).all(): return a.astype(np.int64)
     values = list(dict.fromkeys(a.tolist()))
     if set(map(type, values)) == {bool}: return a.astype(np.int64)
-    raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {_some(values)}: "
+    raise ValueError(f"`{name}` must hold 0 and 1 only, but holds {first_few(values)}: "
                      f"write `{name} == favourable` for labels, `scores > .5` for predictions.")
 
 # %% ../../nbs/basics/03_checks.ipynb #b50dd7ee
@@ -61,7 +60,7 @@ class NotFinite(ValueError):
 # %% ../../nbs/basics/03_checks.ipynb #5f0695f6
 def real(
     x, # array or tensor
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
 ): # the same
     "Refuse complex numbers."
     try: found = x.is_complex() if isinstance(x, Tensor) else np.iscomplexobj(x)
@@ -74,119 +73,19 @@ def real(
 # %% ../../nbs/basics/03_checks.ipynb #cad971ed
 def as_scores(
     f, # scores in [0, 1]
-    name: str = "scores", # how to call them in an error message
 ) -> np.ndarray: # float64, shape (n,)
     "Scores as floats between 0 and 1."
-    a = real(as_array(f, name), name)
+    a = real(as_array(f, "scores"), "scores")
     try: a = a.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"`{name}` is not made of numbers: "
+        raise ValueError("`scores` is not made of numbers: "
                          "give probabilities between 0 and 1.") from None
     bad = len(a) - int(np.isfinite(a).sum())
-    if bad: raise NotFinite.of(**{name: (bad, len(a))})
+    if bad: raise NotFinite.of(scores=(bad, len(a)))
     if a.min() < 0 or a.max() > 1:
-        raise ValueError(f"`{name}` ranges from {a.min():.4g} to {a.max():.4g}: expected "
+        raise ValueError(f"`scores` ranges from {a.min():.4g} to {a.max():.4g}: expected "
                          "probabilities in [0, 1]; turn logits into scores with `sigmoid`.")
     return a
-
-# %% ../../nbs/basics/03_checks.ipynb #db8c6f1d
-def _missing(label):
-    "Whether a label stands for nothing: None, NaN, NaT or pandas' NA."
-    return label is None or type(label).__name__ == "NAType" or bool(label != label)
-
-def _coded(
-    s, # any labels
-    name: str, # how to call them in an error message
-) -> tuple: # codes in order of appearance, shape (n,), and the labels they stand for
-    "Labels by number; those that are missing are refused."
-    values = list(s) if isinstance(s, (list, tuple)) and len(s) else as_array(s, name).tolist()
-    number = {}
-    try: codes = np.array([number.setdefault(v, len(number)) for v in values])
-    except TypeError:
-        raise ValueError(f"`{name}` holds labels that are not hashable, such as lists: give one "
-                         "label per observation, a string, number or tuple.") from None
-    missing = np.isin(codes, [k for label, k in number.items() if _missing(label)]).sum()
-    if missing:
-        raise ValueError(f"`{name}` is missing for {missing} of {len(codes)} observations: "
-                         "drop them, or give them a label of their own.")
-    return codes, [v.item() if isinstance(v, np.generic) else v for v in number]
-
-# %% ../../nbs/basics/03_checks.ipynb #81eae4ee
-def as_groups(
-    s, # sensitive attribute: any hashable labels
-    name: str = "s", # how to call it in an error message
-    most: int = None, # most groups that the caller can compare; None for any number up to 1,000
-) -> tuple: # codes of shape (n,), and the list of labels they stand for
-    "Group labels as integer codes."
-    if s is None: raise ValueError(f"`{name}` is missing: give the group of each observation.")
-    codes, labels = _coded(s, name)
-    if len(labels) < 2:
-        raise ValueError(f"`{name}` holds one group only, {labels[0]!r}: "
-                         "a disparity needs at least two groups.")
-    if len(labels) > 1000:
-        raise ValueError(f"`{name}` holds {len(labels):,} groups, and at most 1,000 can be "
-                         "compared: is it a continuous column? Cut it, for example with "
-                         "`pandas.qcut(column, 10)`.")
-    if most and len(labels) > most:
-        raise ValueError(f"`{name}` holds {len(labels)} groups, {_some(labels)}: at most {most} "
-                         "can be compared here. Merge some, or compare one with the rest: "
-                         f"`{name} == group`.")
-    try: order = sorted(range(len(labels)), key=labels.__getitem__)
-    except TypeError: order = list(range(len(labels)))
-    return np.argsort(order)[codes], [labels[k] for k in order]
-
-# %% ../../nbs/basics/03_checks.ipynb #fc42e3a9
-def in_order(
-    codes: np.ndarray, # codes of `as_groups`, shape (n,)
-    labels: list, # what they stand for
-    groups, # the order wished, by labels, or names of the codes 0, 1, ...; None for sorted
-    name: str, # how to call them in an error message
-) -> tuple: # codes of shape (n,), and the names of all groups
-    "Codes in the order that the user wishes."
-    if groups is None: return codes, (0, 1) if labels == [0, 1] else tuple(labels)
-    place, groups = {g: k for k, g in enumerate(groups)}, tuple(groups)
-    absent = [v for v in labels if v not in place]
-    if absent and all(v in range(len(groups)) for v in labels):
-        place, absent = {k: k for k in range(len(groups))}, []
-    if absent:
-        raise ValueError(f"`{name}` holds {_some(absent)}, and `groups` names {_some(groups)}: "
-                         "give each label of the data a place, or names for the codes 0, 1, ....")
-    return np.array([place[v] for v in labels])[codes], groups
-
-# %% ../../nbs/basics/03_checks.ipynb #16ab10e7
-def as_codes(
-    s, # one attribute, any labels, shape (n,), or several, shape (n, A)
-    groups=None, # order or names of the groups; for several attributes a dictionary of those
-    name: str = "s", # how to call it in an error message
-) -> tuple: # int64 codes of shape (n,) or (n, A); names of the groups, by attribute if several
-    "Any group labels as codes 0, 1, ..., in one column or several."
-    if getattr(s, "ndim", 1) != 2 or s.shape[1] == 1:
-        codes, groups = in_order(*as_groups(s, name), groups, name)
-        return codes.astype(np.int64), groups
-    named = list(getattr(s, "columns", groups or range(s.shape[1])))
-    if len(named) != s.shape[1] or (groups and set(groups) != set(named)):
-        raise ValueError(f"`{name}` has {s.shape[1]} attributes: give `groups` as a dictionary "
-                         "from the name of each to its groups.")
-    parts = [s.iloc[:, k] if hasattr(s, "iloc") else s[:, k] for k in range(s.shape[1])]
-    found = [as_codes(v, (groups or {}).get(c), f"{name}: {c}") for c, v in zip(named, parts)]
-    return np.column_stack([k for k, _ in found]), dict(zip(named, (g for _, g in found)))
-
-# %% ../../nbs/basics/03_checks.ipynb #d6ddf1d8
-def warn_of_small(
-    codes: np.ndarray, # codes, shape (n,) or (n, A)
-    groups, # names of the groups, by attribute if there are several
-    name: str = "s", # how to call them in the message
-):
-    "Say which of three groups or more have no member, or one."
-    if isinstance(groups, dict):
-        for (c, g), k in zip(groups.items(), codes.T): warn_of_small(k, g, c)
-        return
-    counts = np.bincount(codes, minlength=len(groups)) if len(groups) > 2 else []
-    for size, words in ((0, "no member"), (1, "one member only, whose score is its distribution")):
-        found = [g for g, n in zip(groups, counts) if n == size]
-        if found: warnings.warn(f"`{name}`: {_some(found)} of {len(groups)} groups have {words}. "
-                                "Merge small groups, or mind that nothing is learnt about them.",
-                                stacklevel=3)
 
 # %% ../../nbs/basics/03_checks.ipynb #aee1e244
 def check_lengths(
@@ -202,7 +101,7 @@ def check_lengths(
 # %% ../../nbs/basics/03_checks.ipynb #29e01f09
 def as_sample(
     x, # tensor, array, Series or list of numbers
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
 ) -> Tensor: # floating tensor of shape (n,)
     "A one-dimensional floating tensor from `x`; a single column is flattened."
     if isinstance(x, Tensor) and x.ndim == 1 and x.is_floating_point(): return x # mostly
@@ -223,7 +122,7 @@ def as_sample(
 def normalised_weights(
     weights, # one non-negative weight per value, or None for equal weights
     x: Tensor, # the values
-    name: str, # how to call the weights in an error message
+    name: str, # their name in messages
 ): # array or tensor of weights that sum to one
     "Check weights and scale them to sum one."
     w = torch.ones_like(x) if weights is None else as_sample(weights, name).to(x.device)
@@ -249,7 +148,7 @@ def refuse_nonfinite(
 def as_column(
     z, # one entry per score: tensor, array, Series or list, shape (B,) or (B, 1)
     f: Tensor, # the scores they belong to, shape (B,)
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
 ) -> Tensor: # shape (B,), on the device of `f`
     "Whatever the user has, as one tensor entry per score."
     if isinstance(z, Tensor) and z.shape == f.shape and z.device == f.device:
@@ -257,7 +156,7 @@ def as_column(
     try: # np.array makes a copy: arrays of pandas are read-only
         z = torch.as_tensor(z if isinstance(z, Tensor) else np.array(z), device=f.device).detach()
     except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"`{name}` must hold 0 and 1, one per score: recode it, "
+        raise ValueError(f"`{name}` must hold numbers, one per score: recode it, "
                          "for example `(column == label).astype(int)`.") from None
     if z.ndim == 2 and z.shape[1] == 1: z = z.squeeze(1)
     if z.shape != f.shape:
@@ -304,7 +203,7 @@ def binary_labels(
 
 # %% ../../nbs/basics/03_checks.ipynb #fad25e9c
 def check_number(
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
     value, # what the user gave
     low: float, # smallest value
     strict: bool = False, # whether `low` itself is excluded
@@ -318,7 +217,7 @@ def check_number(
 
 # %% ../../nbs/basics/03_checks.ipynb #268da1d5
 def one_of(
-    name: str, # how to call it in an error message
+    name: str, # its name in messages
     value, # what the user gave
     allowed, # what there is; a dictionary gives the value that the choice stands for
 ): # allowed[value] for a dictionary, else the value

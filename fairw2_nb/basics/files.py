@@ -8,6 +8,8 @@ __all__ = []
 # %% ../../nbs/basics/04_files.ipynb #943ccc95
 import hashlib
 import os
+import secrets
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -52,6 +54,13 @@ def read_packaged(
                          f"begins with {found[:12]}, not with {sha256[:12]}. {again}")
     return content
 
+# %% ../../nbs/basics/04_files.ipynb #e55f96bc
+def checksum(
+    *parts: bytes, # what it is of
+) -> str: # twelve characters
+    "The beginning of the SHA-256 of some bytes."
+    return hashlib.sha256(b"|".join(parts)).hexdigest()[:12]
+
 # %% ../../nbs/basics/04_files.ipynb #6977bb69
 def free_path(
     path, # wished path of a file
@@ -91,22 +100,49 @@ def make_folder(
     return Path(path)
 
 # %% ../../nbs/basics/04_files.ipynb #d1405582
+def put_in_place(
+    path: Path, # where the file shall be
+    content: bytes, # what shall be in it
+):
+    "Write a file beside its place and move it there; an OSError leaves all as it was."
+    part = path.with_name(f"{path.name}.{secrets.token_hex(6)}.part")
+    try:
+        with open(part, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+# %% ../../nbs/basics/04_files.ipynb #3418e495
 def write_whole(
-    path: Path, # where to write
+    path, # where to write
     content, # text or bytes
 ) -> Path: # the path
     "Write a file completely or not at all."
     path = Path(path)
     check_writable(path)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True) # of a program that was killed, or a link that somebody planted
-    try:
-        with open(part, "xb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
+    try: put_in_place(path, content.encode() if isinstance(content, str) else content)
     except OSError as e:
-        part.unlink(missing_ok=True)
         raise ValueError(f"{path} could not be written to: {e.strerror}. "
                          "Make room, or choose another place.") from None
-    return part.replace(path)
+    return path
+
+# %% ../../nbs/basics/04_files.ipynb #783b0e9d
+@contextmanager
+def locked(
+    path: Path, # file of the lock
+    refusal: str, # what to say if another holds it
+    wait: float = 0, # seconds until it is said
+    again: bool = False, # whether this process may take the lock while it holds it
+):
+    "Hold a lock."
+    from filelock import FileLock, Timeout
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, is_singleton=again)
+    try: lock.acquire(timeout=wait, poll_interval=.01)
+    except Timeout: raise ValueError(refusal) from None
+    try: yield
+    finally: lock.release()

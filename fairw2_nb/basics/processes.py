@@ -40,14 +40,15 @@ started = getattr(dist, "is_initialized", bool) # not there: torch was built wit
 def as_world(sync="auto") -> World:
     "The world that `sync` asks for: \"auto\", a process group, or False for this process alone."
     if sync is False: return ALONE
+    usual = isinstance(sync, str) and sync == "auto"
+    if usual and not started() and int(os.environ.get("WORLD_SIZE", 1)) == 1: return ALONE
+    group = None if usual else sync
+    if not isinstance(group, (dist.ProcessGroup, type(None))):
+        raise ValueError(f'sync = {sync!r}: expected "auto", a process group, or False.')
     if not started():
-        if sync == "auto" and int(os.environ.get("WORLD_SIZE", 1)) == 1: return ALONE
         raise ValueError("There are several processes, but no process group: call "
                          "torch.distributed.init_process_group() first, or say sync=False to "
                          "compare within each process alone.")
-    group = None if sync == "auto" else sync
-    if not isinstance(group, (dist.ProcessGroup, type(None))):
-        raise ValueError(f'sync = {sync!r}: expected "auto", a process group, or False.')
     if dist.get_rank(group) < 0:
         raise ValueError("This process is not in the process group that `sync` names.")
     return World(dist.get_rank(group), dist.get_world_size(group), group)

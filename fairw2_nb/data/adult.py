@@ -6,11 +6,9 @@
 __all__ = ['adult_frame', 'load_adult']
 
 # %% ../../nbs/data/04_adult.ipynb #8a05cf74
-import gzip, io
-
 import pandas as pd
-from ..basics.files import read_packaged
-from .tables import load_table, read_table
+from .reading import packaged_table
+from .tables import load_table
 
 # %% ../../nbs/data/04_adult.ipynb #960f7656
 ADULT_SHA256 = "eb06da7b236511760fd5242fe5c637d03daa1aeb09d533e51fcbf9ccf5b41f9b"
@@ -18,7 +16,7 @@ ADULT_SHA256 = "eb06da7b236511760fd5242fe5c637d03daa1aeb09d533e51fcbf9ccf5b41f9b
 # %% ../../nbs/data/04_adult.ipynb #22ba66e4
 def adult_frame() -> pd.DataFrame: # 48,842 rows and 15 columns, NaN for what is missing
     "All rows of Adult, as published: those of adult.data, then those of adult.test."
-    return read_table(io.BytesIO(gzip.decompress(read_packaged("adult.csv.gz", ADULT_SHA256))))
+    return packaged_table("adult.csv.gz", ADULT_SHA256)
 
 # %% ../../nbs/data/04_adult.ipynb #7f920cab
 def load_adult(

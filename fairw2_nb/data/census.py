@@ -6,20 +6,15 @@
 __all__ = ['census_frame', 'load_census', 'load_communities']
 
 # %% ../../nbs/data/13_census.ipynb #652036d6
-import gzip, io
-
 import numpy as np
 import pandas as pd
-from ..basics.files import read_packaged, user_dir
-from .tables import load_table, read_table
+from ..basics.files import user_dir
+from .reading import packaged_table
+from .tables import load_table
 
 # %% ../../nbs/data/13_census.ipynb #a1521a53
 CENSUS_SHA256 = "f09d4c7486e9b404ad9d21610a77816c1cc0a15749a153ec5f6731a27c4f6da4"
 COMMUNITIES_SHA256 = "24d1b9159967378e17db4ff2b80d62b74193d65ffdd48642d25d487cc9f506b7"
-
-def packaged_table(name, sha256):
-    "A table of the package."
-    return read_table(io.BytesIO(gzip.decompress(read_packaged(name, sha256))))
 
 # %% ../../nbs/data/13_census.ipynb #6f78f6d6
 RACES = ("White", "Black", "American Indian", "Alaska Native", "Native, tribe not given", "Asian",

@@ -12,7 +12,8 @@ from itertools import product
 
 import numpy as np
 import torch
-from ..basics.checks import as_binary, as_codes, check_lengths, real, warn_of_small
+from ..basics.checks import as_binary, check_lengths, real
+from ..basics.groups import as_codes, warn_of_small
 from fastcore.basics import patch
 from torch.utils.data import Dataset
 

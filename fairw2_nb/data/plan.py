@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from ..basics.checks import first_few
 from pandas.api import types
 
 # %% ../../nbs/data/12_plan.ipynb #b9271aff
@@ -87,12 +88,12 @@ def describe(encoder, target, favourable, y, groups, kept):
     "The lines of the plan on the columns that are used."
     roles = {target: ("label", f"y = 1 for {_said(favourable)}: {y.mean():.1%}")}
     for c, g in groups.items():
-        names = ", ".join(map(str, g[:9])) + (", ..." if len(g) > 9 else "")
+        names = first_few(g, 9, str)
         roles[c] = "groups", f"{len(g)}: {names}; {'also' if kept else 'not'} an input"
     for c, kind in encoder.kinds.items():
         known = encoder.categories.get(c, [])
-        what = f"mean {encoder.stats[c][0]:.4g}, sd {encoder.stats[c][1]:.4g}" if not known else \
-            f"{len(known)}: {', '.join(map(str, known[:6]))}{', ...' if len(known) > 6 else ''}"
+        what = f"{len(known)}: {first_few(known, 6, str)}"
+        if not known: what = f"mean {encoder.stats[c][0]:.4g}, sd {encoder.stats[c][1]:.4g}"
         roles.setdefault(c, (kind, what))
     return [(c, *role) for c, role in roles.items()]
 

@@ -7,6 +7,7 @@ __all__ = ['ADULT', 'ADULT_SWEEP']
 
 # %% ../../nbs/experiments/03_adult.ipynb #1b3a6b84
 import math
+from functools import partial
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -163,7 +164,7 @@ def adult_figure(frame):
         ours = frame[frame.method == method]
         axes[0].plot(ours.DI, ours.Acc, ".", color=f"C{k}", label=method)
         axes[0].plot(printed.DI, printed.Acc, "x", color=f"C{k}")
-    axes[0].set(xlabel="DI", ylabel="accuracy", title="dots: ours, a split each; crosses: paper")
+    axes[0].set(xlabel="DI", ylabel="accuracy", title="dots: ours, by split; crosses: published")
     axes[0].legend(fontsize="small", loc="lower left")
     for ax, method in zip(axes[1:], ("NN", "NNrW")):
         for _, row in frame[frame.method == method][:1].iterrows():
@@ -192,17 +193,13 @@ def sweep_grid(
     return [dict(kind=kind, lam=lam, seed=k) for k in as_seeds(seeds)
             for kind in ("exact", "paper", "POT") for lam in lams]
 
-def sweep_table(frame):
-    "Mean ± standard deviation over splits."
-    return mean_sd(frame, ["kind", "lam"], ["Acc", "DI", "W2", "EO"], "splits")
-
-# %% ../../nbs/experiments/03_adult.ipynb #76838426
 def sweep_figure(frame):
     "Accuracy against DI and against the distance of the scores."
     figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.2))
     styles = {"exact": "o-", "paper": "s--", "POT": "^:"}
     for kind, part in frame.groupby(["kind", "lam"])[["Acc", "DI", "W2"]].mean().groupby(level=0):
-        axes[0].plot(part.DI, part.Acc, styles[kind], ms=4, label=kind)
+        label = {"paper": "printed"}.get(kind, kind)
+        axes[0].plot(part.DI, part.Acc, styles[kind], ms=4, label=label)
         axes[1].plot(part.W2, part.Acc, styles[kind], ms=4)
     axes[0].set(xlabel="DI", ylabel="accuracy")
     axes[1].set(xlabel="$W_2$ between the groups' scores")
@@ -213,6 +210,7 @@ def sweep_figure(frame):
 # %% ../../nbs/experiments/03_adult.ipynb #b8236a13
 ADULT_SWEEP = Experiment(
     "adult_sweep", "The price of parity: one network on Adult at many λ, with three gradients",
-    run=sweep_run, grid=sweep_grid, table=sweep_table, figure=sweep_figure, data=ADULT.data,
+    run=sweep_run, grid=sweep_grid, figure=sweep_figure, data=ADULT.data,
+    table=partial(mean_sd, by=["kind", "lam"], columns=["Acc", "DI", "W2", "EO"], of="splits"),
     legend="exact: our gradient with a reference of 4000 scores; paper: the printed one; POT: "
            "W_2^2 of the batch alone. Mean ± standard deviation over splits, test part.")

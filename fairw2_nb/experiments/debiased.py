@@ -6,11 +6,13 @@
 __all__ = ['DEBIASED']
 
 # %% ../../nbs/experiments/17_debiased.ipynb #3b43a4dc
+from functools import partial
+
 import numpy as np
 import torch
 from ..data.synthetic import synthetic_logistic
 from .experiment import Experiment, as_seeds, mean_sd
-from ..metrics.disparities import disparate_impact, score_distance
+from .lambda_transfer import measured
 from ..models.networks import mlp
 from ..penalty.debiased import debias_term
 from ..penalty.loss import WassersteinPenalty
@@ -104,8 +106,7 @@ def debiased_run(
     net = mlp(8, (32, 32), seed)
     small_steps(net, data, kind, batch, reference, lam, seed, steps)
     with torch.no_grad(): f = net(x).sigmoid()
-    return {"DI": disparate_impact(f > .5, s), "Acc": ((f > .5) == y).float().mean().item(),
-            "W2": score_distance(f, s), "spread": f.std().item()}
+    return measured(f, y, s) | {"spread": f.std().item()}
 
 # %% ../../nbs/experiments/17_debiased.ipynb #688b477a
 def debiased_grid(
@@ -120,15 +121,12 @@ def debiased_grid(
     names = ("kind", "batch", "reference", "lam")
     return [dict(zip(names, run)) | {"seed": k} for k in as_seeds(seeds) for run in runs]
 
-def debiased_table(frame):
-    "Mean ± standard deviation over seeds."
-    by = ["lam", "batch", "reference", "kind"]
-    return mean_sd(frame, by, ["DI", "Acc", "W2", "spread"], "seeds")
-
 # %% ../../nbs/experiments/17_debiased.ipynb #40fc57dc
 DEBIASED = Experiment(
     "debiased", "Small batches, their bias subtracted in four ways",
-    run=debiased_run, grid=debiased_grid, table=debiased_table,
+    run=debiased_run, grid=debiased_grid,
+    table=partial(mean_sd, by=["lam", "batch", "reference", "kind"],
+                  columns=["DI", "Acc", "W2", "spread"], of="seeds"),
     legend="plain: the penalty as it is; means, flat: less one or two variances over the count of "
            "the group; relabelled: less that of groups drawn by lot; halves: the product of the "
            "gaps of two halves. DI: ratio of the groups' positive rates, 1 is parity. spread: "

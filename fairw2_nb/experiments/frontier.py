@@ -6,7 +6,6 @@
 __all__ = ['FRONTIER']
 
 # %% ../../nbs/experiments/14_frontier.ipynb #434b32ef
-import hashlib
 import math
 from functools import lru_cache
 from pathlib import Path
@@ -14,13 +13,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch
+from ..basics.files import checksum
 from ..basics.packages import peer_version
 from ..data.adult import ADULT_SHA256, load_adult
 from ..data.tables import load_table
 from .experiment import Experiment, as_seeds, mean_sd
 from .hypervolume import frontier_points, frontier_rows
 from .methods import METHODS, find_method, installed_methods
-from .peers import Job
+from .peers import Job, joined
 from ..metrics.report import fairness_report
 
 # %% ../../nbs/experiments/14_frontier.ipynb #667b4ebd
@@ -59,16 +59,15 @@ def frontier_run(
     "Train one method at one strength, and measure it on the test and the held-out part."
     chosen, (train, test) = find_method(method), load_data(table, seed)
     part, valid = train.split(.2, seed=seed)
-    both = test.apply(lambda t: t) # one call for the two parts that are scored
-    both.x, both.y, both.s = (torch.cat(pair) for pair in zip(valid.tensors, test.tensors))
+    both = joined(valid, test) # one call for the two parts that are scored
     job = Job(part, both, seed, batch, strength, epochs or epoch_budget(batch, len(part)))
     f = chosen.run(job) if reference is None else chosen.run(job, reference=reference)
     on_test = measures(f[len(valid):], test, chosen.decisions)
     held = measures(f[:len(valid)], valid, chosen.decisions, "valid_")
     base = torch.cat([train.y, test.y]).float().mean().item()
-    checksum = hashlib.sha256(part.x.numpy().tobytes()).hexdigest()[:12]
-    return on_test | held | {"majority": max(base, 1 - base), "checksum": checksum,
-                             "peer": peer_version(chosen.package)}
+    return on_test | held | {
+        "majority": max(base, 1 - base), "checksum": checksum(part.x.numpy().tobytes()),
+        "peer": peer_version(chosen.package)}
 
 # %% ../../nbs/experiments/14_frontier.ipynb #0a09aa3a
 SMALL = ( # run at every batch size
@@ -186,7 +185,7 @@ def frontier_table(frame):
 def frontier_data(table="adult", **setting) -> str:
     "The beginning of the checksum of Adult, or of one's own file."
     if table == "adult": return ADULT_SHA256[:12]
-    return hashlib.sha256(Path(table["table"]).read_bytes()).hexdigest()[:12]
+    return checksum(Path(table["table"]).read_bytes())
 
 # %% ../../nbs/experiments/14_frontier.ipynb #169e1697
 FRONTIER = Experiment("frontier", "Accuracy against disparity beside other methods, whole curves",

@@ -33,6 +33,12 @@ def keep_share(batch):
     "Share of the running average that a step keeps."
     return .98 ** (batch / 512)
 
+def joined(a, b):
+    "Two parts as one."
+    new = a.apply(lambda t: t)
+    new.x, new.y, new.s = (torch.cat(pair) for pair in zip(a.tensors, b.tensors))
+    return new
+
 # %% ../../nbs/experiments/11_peers.ipynb #181b85f0
 def train_net(job, lam=0., penalty=None, **options):
     "The network trained with one penalty at one weight; options of `fit` replace those below."
@@ -83,13 +89,18 @@ def mmd(a, b):
     return k(a, a) - 2 * k(a, b) + k(b, b)
 
 # %% ../../nbs/experiments/11_peers.ipynb #5d565fb5
-def fairret_norm(a, b):
-    "fairret's NormLoss of the positive rates."
+def fairret_loss(scores, s, groups):
+    "fairret's NormLoss of the positive rates of any number of groups."
     from fairret.loss import NormLoss
     from fairret.statistic import PositiveRate
-    s = torch.cat([torch.zeros(len(a), dtype=torch.long), torch.ones(len(b), dtype=torch.long)])
-    loss = NormLoss(PositiveRate())
-    return loss(torch.cat([a, b])[:, None], F.one_hot(s, 2).to(a), pred_as_logit=False)
+    sens = F.one_hot(s, groups).to(scores)
+    sens = sens[:, sens.sum(0) > 0] # the rate of an absent group is 0/0
+    return NormLoss(PositiveRate())(scores[:, None], sens, pred_as_logit=False)
+
+def fairret_norm(a, b):
+    "The same of two samples."
+    s = torch.arange(2).repeat_interleave(torch.tensor([len(a), len(b)]))
+    return fairret_loss(torch.cat([a, b]), s, 2)
 
 # %% ../../nbs/experiments/11_peers.ipynb #ae764722
 class FairGradPenalty(Term):

@@ -6,21 +6,19 @@
 __all__ = []
 
 # %% ../../nbs/experiments/02_results.ipynb #84f2559c
-import hashlib
 import json
 import os
 import platform
 import re
 import subprocess
 import warnings
-from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
 import fairw2_nb
-from ..basics.files import write_whole
+from ..basics.files import checksum, locked, write_whole
 
 # %% ../../nbs/experiments/02_results.ipynb #57b7108d
 def committed_rows() -> Path: # folder inside the package
@@ -28,10 +26,6 @@ def committed_rows() -> Path: # folder inside the package
     return Path(str(files("fairw2_nb.experiments"))) / "rows"
 
 # %% ../../nbs/experiments/02_results.ipynb #e670a570
-def checksum(text: bytes) -> str: # twelve characters
-    "The beginning of the SHA-256 of some bytes."
-    return hashlib.sha256(text).hexdigest()[:12]
-
 def as_line(row) -> bytes: # with its end of line
     "A row as JSON that closes with the checksum of the rest."
     text = json.dumps(row).encode()
@@ -52,19 +46,12 @@ def judge(line: bytes) -> tuple: # the row or None, and what is wrong with it
     return row, ""
 
 # %% ../../nbs/experiments/02_results.ipynb #304113f4
-@contextmanager
 def only_writer(path, wait=0):
     "Hold the lock of a row file, or say that another run has it."
-    from filelock import FileLock, Timeout
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_suffix(".lock"), is_singleton=True) # one per file and process
-    try: lock.acquire(timeout=wait, poll_interval=.01)
-    except Timeout:
-        raise ValueError(f"Another run is writing to {path}: "
-                         "wait for it, or choose another folder with --out.") from None
-    try: yield
-    finally: lock.release()
+    refusal = (f"Another run is writing to {path}: "
+               "wait for it, or choose another folder with --out.")
+    return locked(path.with_suffix(".lock"), refusal, wait, again=True) # one per file and process
 
 # %% ../../nbs/experiments/02_results.ipynb #4eaddcb8
 def append_row(path, row):

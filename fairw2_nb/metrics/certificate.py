@@ -11,7 +11,8 @@ from itertools import combinations, permutations
 from numbers import Real
 
 import numpy as np
-from ..basics.checks import as_binary, as_groups, as_scores, check_lengths, one_of
+from ..basics.checks import as_scores, check_lengths, one_of
+from ..basics.groups import as_groups
 from .counts import count_table, lowest_over_highest, ratio, table_good
 from .disparities import score_distance
 from fastcore.basics import patch

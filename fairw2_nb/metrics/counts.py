@@ -7,12 +7,13 @@ __all__ = []
 
 # %% ../../nbs/metrics/02_counts.ipynb #102afad9
 import numpy as np
-from ..basics.checks import as_binary, as_codes, as_groups, check_lengths
+from ..basics.checks import as_binary, check_lengths
+from ..basics.groups import as_codes, as_groups
 
 # %% ../../nbs/metrics/02_counts.ipynb #b624e1f1
 def crossed_groups(
     s, # one attribute, any labels, shape (n,), or several, shape (n, A)
-    name: str = "s", # how to call it in an error message
+    name: str = "s", # its name in messages
     most: int = 1000, # most groups that the caller can compare
 ) -> tuple: # codes of shape (n,), and the list of labels they stand for
     "Codes of groups; those of several attributes are the intersections that occur."

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
-from ..basics.checks import as_binary, as_scores, check_lengths
+from ..basics.checks import as_binary, as_scores, check_lengths, first_few
 from .counts import crossed_groups
 from .disparities import farthest_pair, sorted_distance, sorted_groups
 from .intervals import bootstrap, closed_form, metric_row, OF, summarise, tally
@@ -140,7 +140,7 @@ def _small(n, labels, few=30):
     "A sentence on small groups, where there are more than two."
     small = [f"{_name(label)} ({k:.0f})" for label, k in zip(labels, n) if k < few]
     if len(n) < 3 or not small: return ()
-    named = ", ".join(small[:5]) + (", ..." if len(small) > 5 else "")
+    named = first_few(small, said=str)
     return (f"{len(small)} of {len(n)} groups have fewer than {few} observations: {named}. "
             "Ratios and gaps that they decide say little.",)
 

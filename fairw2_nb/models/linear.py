@@ -9,7 +9,8 @@ __all__ = []
 import warnings
 
 import numpy as np
-from ..basics.checks import binary_labels, check_lengths, check_number, warn_of_small
+from ..basics.checks import binary_labels, check_lengths, check_number
+from ..basics.groups import warn_of_small
 from ..metrics.counts import crossed_groups
 from fastcore.basics import patch
 from scipy.optimize import minimize

@@ -9,12 +9,13 @@ __all__ = []
 import sys
 import warnings
 from functools import wraps
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from ..basics.arrays import array_module, numpy_on_cpu, transforming
-from ..basics.checks import as_column, as_labels, as_sample, refuse_nonfinite
+from ..basics.checks import as_column, as_labels, as_sample, real, refuse_nonfinite
 from torch import Tensor
 from torch.compiler import is_compiling
 
@@ -69,10 +70,12 @@ def group_numbers(
     if s.ndim < 2 or s.shape[1] == 1: return as_column(s, f, name)
     if len(s) != len(f): as_column(s[:, 0], f, name)
     s = s.detach().to(f.device)
-    whole = s.long()
-    if s.shape[1] > COLUMNS or not ((s >= 0) & (s < BASE) & (s == whole)).all():
-        raise ValueError(f"`{name}` has {s.shape[1]} columns: expected at most {COLUMNS} "
-                         f"attributes with whole numbers from 0 to {BASE - 1} each.")
+    whole = real(s, name).long()
+    bad = ~((s >= 0) & (s < BASE) & (s == whole))
+    if s.shape[1] > COLUMNS or bad.any():
+        found = [f", and column {k} holds {s[row, k]}" for row, k in bad.nonzero()[:1].tolist()]
+        raise ValueError(f"`{name}` has {s.shape[1]} columns{''.join(found)}: expected at most "
+                         f"{COLUMNS} attributes with whole numbers from 0 to {BASE - 1} each.")
     return (whole * BASE ** torch.arange(s.shape[1], device=f.device)).sum(1)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #448632ed
@@ -93,7 +96,7 @@ def checked(
     return Sample(f, group_numbers(s, f, f"{name}s"), y)
 
 # %% ../../nbs/penalty/03_comparisons.ipynb #beff4b60
-FLOATS = {np.dtype(k) for k in "efd"} | {torch.float16, torch.float32, torch.float64}
+FLOATS = {np.dtype(k) for k in "efdFD"} | {torch.float16, torch.float32, torch.float64}
 
 def whole_numbers(
     s, # groups, array
@@ -101,7 +104,7 @@ def whole_numbers(
 ): # the same as booleans or integers
     "Groups that can be counted, or a sentence."
     if s.dtype not in FLOATS: return s
-    xp = array_module(s)
+    xp = array_module(real(s, name))
     good = (abs(s) < 2 ** 53) & (s == xp.floor(s))
     if not good.all():
         raise ValueError(f"`{name}` must hold whole numbers, one for each group, but holds "
@@ -142,15 +145,22 @@ class How(NamedTuple):
         "Whether all observations are compared at once, in no parts."
         return self.given is None and (self.columns == 1 or self.crossed)
 
-# %% ../../nbs/penalty/03_comparisons.ipynb #efa40d88
+# %% ../../nbs/penalty/03_comparisons.ipynb #e4c01a77
 USUAL = How()
 
+def check_flags(how):
+    "Refuse words in the place of True and False."
+    for name in ("relative", "crossed", "debias"):
+        if not isinstance(value := getattr(how, name), (bool, np.bool_)):
+            raise ValueError(f"{name} = {value!r}: expected True or False.")
+
+# %% ../../nbs/penalty/03_comparisons.ipynb #efa40d88
 def check_options(how, on="score"):
     "Refuse options that do not exist."
     p, grad, given = how.p, how.grad, how.given
     if grad not in ("exact", "paper"):
         raise ValueError(f'grad = {grad!r}: expected "exact" or "paper".')
-    if not isinstance(p, (int, float)) or not 1 <= p < float("inf"):
+    if isinstance(p, bool) or not isinstance(p, Real) or not 1 <= p < float("inf"):
         raise ValueError(f"p = {p!r}: the distance is defined for finite p of at least 1.")
     if grad == "paper" and p not in (1, 2):
         raise ValueError(f"p = {p}: the published gradients exist for p = 1 and 2; "
@@ -163,6 +173,7 @@ def check_options(how, on="score"):
         raise ValueError(f'given = {given!r}: expected None, 0, 1 or "each".')
     if how.weights not in ("equal", "share", "root"):
         raise ValueError(f'weights = {how.weights!r}: expected "equal", "share" or "root".')
+    check_flags(how)
     if how.relative and (p, grad) != (2, "exact"):
         raise ValueError('relative=True needs p = 2 and grad = "exact".')
     if how.debias and (p, grad, how.relative, how.weights) != (2, "exact", False, "equal"):
@@ -174,6 +185,9 @@ def compared(on, sample):
     "The sample with what is compared in the place of its scores: errors, or what `on` gives."
     if on == "score": return sample
     f, y = sample.scores, sample.y.to(sample.scores)
+    if on == "error" and not ((y >= 0) & (y <= 1)).all():
+        raise ValueError(f'on="error" compares scores with labels 0 and 1, but `y` reaches from '
+                         f"{y.min():g} to {y.max():g}: recode it, or give a function as `on`.")
     v = (f - y) ** 2 if on == "error" else on(f, y)
     if not isinstance(v, Tensor) or v.shape != f.shape:
         found = tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__
@@ -211,6 +225,12 @@ def columns_of(s):
     "How many attributes `s` has."
     shape = s.shape if hasattr(s, "shape") else np.shape(s)
     return shape[1] if len(shape) == 2 else 1
+
+def same_columns(columns, s, name):
+    "Refuse a reference with other attributes than the batch."
+    if columns_of(s) != columns:
+        raise ValueError(f"`{name}` has {columns_of(s)} attributes and `s` has {columns}: give the "
+                         "same ones for both.")
 
 def two_groups(s):
     "True for group 1, or a sentence if there are others than 0 and 1."

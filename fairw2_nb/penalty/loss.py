@@ -15,7 +15,7 @@ from ..basics.processes import as_world
 from .comparisons import as_arrays, both_weighted, check_weights
 from .comparisons import How, USUAL, Sample, checked, check_options, columns_of
 from .comparisons import compared, join, parts_of, refuse_transforms, two_groups
-from .comparisons import uncompiled, warn_caller
+from .comparisons import same_columns, uncompiled, warn_caller
 from .debiased import less_bias
 from .gradients import exact_gradient, paper_gradient
 from .relative import quotient
@@ -32,11 +32,12 @@ def part_gradient(how, n, f, s, mass=None):
         why = f"All {len(f)} scores of batch and reference are of group {int(s[0])}: " if n else (
             "None of the scores of the batch has the label that `given` asks for: this part of ")
         warn_caller(why + "the penalty is 0. Use larger batches, or a reference such as "
-                    "`reference=2000`.")
+                    '`reference="auto"`.')
         return 0., torch.as_tensor(f)[:n] * 0
     if how.debias or how.relative:
         change = less_bias if how.debias else quotient
-        return change(value, g, torch.as_tensor(f), torch.as_tensor(s), n, mass)
+        s = torch.as_tensor(s).unique(return_inverse=True)[1] # counted from 0
+        return change(value, g, torch.as_tensor(f), s, n, mass)
     if how.grad == "paper":
         if mass is not None: raise ValueError(
             'grad="paper" counts observations: leave `sample_weight` out, or use grad="exact".')
@@ -76,7 +77,7 @@ def distance(batch, ref, how, crowd=None):
 
 # %% ../../nbs/penalty/04_loss.ipynb #c6e4d3e0
 @uncompiled
-def wasserstein_penalty(
+def wasserstein_penalty( # long: one argument a line
     scores: Tensor, # scores of the batch, shape (B,) or (B, 1)
     s, # groups, whole numbers, shape (B,); of several attributes (B, A)
     *,
@@ -96,7 +97,9 @@ def wasserstein_penalty(
     if (ref_scores is None) != (ref_s is None):
         raise ValueError("A reference needs both `ref_scores` and `ref_s`: one of them is missing.")
     batch, ref = checked(scores, s), None
-    if ref_scores is not None: ref = checked(ref_scores, ref_s, name="ref_").beside(batch.scores)
+    if ref_scores is not None:
+        same_columns(how.columns, ref_s, "ref_s")
+        ref = checked(ref_scores, ref_s, name="ref_").beside(batch.scores)
     if sample_weight is not None: batch, ref = both_weighted(batch, ref, sample_weight)
     return distance(batch, ref, how)
 
@@ -157,12 +160,13 @@ def extra_repr(self: WassersteinPenalty):
 
 # %% ../../nbs/penalty/04_loss.ipynb #0eb9994f
 @patch
-def _ref(self: WassersteinPenalty, ref, ring, f, world, **labels):
+def _ref(self: WassersteinPenalty, ref, ring, f, world, columns, **labels):
     "What is compared of the explicit reference, else of the ring, else None."
     if ref is not None:
         if not isinstance(ref, (tuple, list)) or len(ref) not in (2, 3, 4):
             raise ValueError("`ref` must be (scores, s), (scores, s, y) or (scores, s, y, weights);"
                              " y may be None.")
+        same_columns(columns, ref[1], "ref s")
         given, weight = checked(*ref[:3], name="ref ", **labels), (*ref, None, None)[3]
         if weight is not None: given = given.weighted(weight, "ref weights")
         ref, _ = shared(world, given)
@@ -200,7 +204,7 @@ def forward(self: WassersteinPenalty,
     world = as_world(self.sync)
     batch = checked(scores, s, y, alone=world.size == 1, **labels)
     how, ring = self.how(columns_of(s)), self.ring
-    ref = self._ref(ref, ring, batch.scores, world, **labels)
+    ref = self._ref(ref, ring, batch.scores, world, how.columns, **labels)
     batch, ref = both_weighted(batch, ref, sample_weight)
     values = batch if self.on == "score" else compared(self.on, batch)
     crowd = None if world.size == 1 else self.crowd(world, values, how)

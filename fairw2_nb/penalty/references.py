@@ -8,17 +8,19 @@ __all__ = ['Ring', 'Fresh']
 # %% ../../nbs/penalty/02_references.ipynb #b30031a5
 from dataclasses import dataclass
 from math import isfinite
+from numbers import Integral
 
 import torch
 from ..basics.arrays import HALF, array_module, as_float64, numpy_on_cpu
 from ..basics.checks import NotFinite
+from ..transport.barycentre import MOST
 from fastcore.basics import patch
 from torch import nn
 
 # %% ../../nbs/penalty/02_references.ipynb #055df0b2
 def _check_size(kind, size):
     "Refuse what is not a whole number above 0."
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
         raise ValueError(f"{kind}({size!r}): expected a whole number above 0; reference=0 is none.")
 
 # %% ../../nbs/penalty/02_references.ipynb #5879ae5f
@@ -186,6 +188,8 @@ def push(self: AutoRing, scores, s, y=None, weight=None):
         own, new = numpy_on_cpu(_room_for(self._buffers[name], new)), numpy_on_cpu(new)
         kept[name] = array_module(new).concatenate([own, new])
     groups = array_module(new).asarray(kept["s"], dtype=kept["born"].dtype)
+    if groups.min() < 0 or groups.max() >= MOST: # any whole numbers may name groups
+        groups = array_module(new).unique(groups, return_inverse=True)[1]
     keep = self.kept(groups, now - kept["born"], len(scores))
     if n_old and jumped(kept["scores"], groups, n_old): keep = slice(n_old, None)
     for name, column in kept.items(): self._buffers[name] = torch.as_tensor(column[keep])
@@ -205,7 +209,7 @@ def as_reference(
     "The reference that was asked for."
     if isinstance(reference, (Ring, Fresh)): return reference
     if reference == "auto": return AutoRing()
-    if not (reference is None or isinstance(reference, int)):
+    if not (reference is None or isinstance(reference, Integral)):
         raise ValueError(f'reference = {reference!r}: expected "auto", a whole number of scores to '
                          "keep (0 for none), Ring(number) or Fresh(number).")
     return Ring(reference) if reference else None

@@ -8,41 +8,29 @@ __all__ = []
 # %% ../../nbs/training/04_checkpoint.ipynb #5d0d0111
 import hashlib
 import io
-import os
 import random
-import secrets
-from contextlib import contextmanager
+from contextlib import contextmanager, ExitStack
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from ..basics.files import checksum, locked, put_in_place
 from .evaluation import fetch
 from torch import nn, Tensor
 
-# %% ../../nbs/training/04_checkpoint.ipynb #e5a6c178
+# %% ../../nbs/training/04_checkpoint.ipynb #99df7a0a
 MARK = b"fairw2_nb checkpoint 2, sha256 "
 
-def as_file(state):
-    "The bytes of a checkpoint: a line with a checksum, then the dictionary."
-    body = io.BytesIO()
-    torch.save(state, body)
-    return MARK + hashlib.sha256(body.getvalue()).hexdigest().encode() + b"\n" + body.getvalue()
-
-# %% ../../nbs/training/04_checkpoint.ipynb #99df7a0a
 def save_checkpoint(state, path):
-    "Save a checkpoint completely or not at all."
-    path = Path(path)
-    part = path.with_name(f"{path.name}.{secrets.token_hex(6)}.part")
+    "Save a checkpoint completely or not at all: a line with a checksum, then the dictionary."
+    path, body = Path(path), io.BytesIO()
+    torch.save(state, body)
+    head = MARK + hashlib.sha256(body.getvalue()).hexdigest().encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(part, "xb") as file:
-            file.write(as_file(state))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        put_in_place(path, head + b"\n" + body.getvalue())
     except OSError as e:
-        part.unlink(missing_ok=True) if part.parent.is_dir() else None
         raise OSError(
             f"The checkpoint could not be written to {path} ({e.strerror}): choose a folder that "
             "exists or can be made, with room and the right to write. The checkpoint from before, "
@@ -76,15 +64,14 @@ def check_settings(saved, own):
     if other: raise ValueError("It was made with other settings, " + ", ".join(other) + ".")
 
 # %% ../../nbs/training/04_checkpoint.ipynb #e10de185
-def _digest(*parts): return hashlib.sha256(b"|".join(parts)).hexdigest()[:12]
-
 def _of_function(f):
     "The name of a function, and a checksum of its code if it is written in Python."
     if isinstance(f, partial):
         return "partial" + in_words((f.func, f.args, sorted(f.keywords.items())))
     name = getattr(f, "__qualname__", type(f).__name__)
     code = getattr(f, "__code__", None)
-    return name if code is None else f"{name} {_digest(code.co_code, repr(code.co_names).encode())}"
+    if code is None: return name
+    return f"{name} {checksum(code.co_code, repr(code.co_names).encode())}"
 
 def in_words(value) -> str:
     "A setting as text that is the same in every process."
@@ -105,7 +92,7 @@ def data_in_words(data) -> str:
         columns = fetch(data, at, "cpu")[1:]
     parts = [t.detach().cpu().contiguous() for t in columns]
     shapes = repr([(tuple(t.shape), str(t.dtype)) for t in parts]).encode()
-    return f"{len(data)} rows {_digest(shapes, *(t.view(torch.uint8).numpy() for t in parts))}"
+    return f"{len(data)} rows {checksum(shapes, *(t.view(torch.uint8).numpy() for t in parts))}"
 
 # %% ../../nbs/training/04_checkpoint.ipynb #b7e619b9
 def optimiser_in_words(opt) -> str:
@@ -115,7 +102,7 @@ def optimiser_in_words(opt) -> str:
 def network_in_words(model) -> str:
     "Class, size and a checksum of the layers of a network."
     size = sum(p.numel() for p in model.parameters())
-    return f"{type(model).__name__} of {size} parameters {_digest(str(model).encode())}"
+    return f"{type(model).__name__} of {size} parameters {checksum(str(model).encode())}"
 
 # %% ../../nbs/training/04_checkpoint.ipynb #d56446ec
 def random_states() -> dict:
@@ -133,7 +120,6 @@ def set_random_states(states):
     if states["cuda"]: torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
     random.setstate(states["python"])
 
-# %% ../../nbs/training/04_checkpoint.ipynb #092ff6e5
 @contextmanager
 def undisturbed():
     "Leave the global generators as they were."
@@ -145,18 +131,14 @@ def undisturbed():
 @contextmanager
 def only_run(path):
     "Hold the lock of a checkpoint, or say that another run has it."
-    from filelock import FileLock, Timeout
     path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path.with_name(path.name + ".lock")).acquire(timeout=0)
-    except Timeout:
-        raise ValueError(f"Another run is using the checkpoint {path}: wait for it, "
-                         "or choose another file.") from None
-    except OSError as e:
-        raise OSError(f"The checkpoint could not be written to {path} ({e.strerror}): choose "
-                      "another folder.") from None
-    with lock:
+    refusal = (f"Another run is using the checkpoint {path}: wait for it, "
+               "or choose another file.")
+    with ExitStack() as held:
+        try: held.enter_context(locked(path.with_name(path.name + ".lock"), refusal))
+        except OSError as e:
+            raise OSError(f"The checkpoint could not be written to {path} ({e.strerror}): choose "
+                          "another folder.") from None
         for part in path.parent.iterdir():
             if part.name.startswith(path.name + ".") and part.suffix == ".part": part.unlink()
         yield

@@ -16,13 +16,15 @@ import torch
 from fastcore.basics import patch
 
 # %% ../../nbs/training/08_left_out.ipynb #8788a2a3
-def deal_folds(y, s, k, generator): # fold of each row, shape (n,)
-    "Shuffle, sort by group and label, deal out."
-    order = torch.randperm(len(y), generator=generator)
-    order = order[(2 * s + y)[order].argsort(stable=True)]
+def deal(cell, k, generator): # fold of each row, shape (n,)
+    "Shuffle, sort by cell, deal out."
+    order = torch.randperm(len(cell), generator=generator)
+    order = order[cell[order].argsort(stable=True)]
     fold = torch.empty_like(order)
-    fold[order] = torch.arange(len(y)) % k
+    fold[order] = torch.arange(len(cell)) % k
     return fold
+
+def deal_folds(y, s, k, generator): return deal(2 * s + y, k, generator) # by group and label
 
 def leave_pairs(fold, k): # shape (K, n), K = k (k - 1) / 2
     "Whether a network leaves a row out: one network for each pair of the k folds."

@@ -6,90 +6,22 @@
 __all__ = ['TrainingDiverged', 'fit']
 
 # %% ../../nbs/training/05_loop.ipynb #d5277443
-import copy
 import math
 import os
 import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
 
-import fairw2_nb
 import torch
 from ..basics.checks import NotFinite
-from ..basics.processes import as_world, join_world, World
+from ..basics.processes import as_world, join_world
 from ..penalty.loss import WassersteinPenalty
 from ..penalty.references import Fresh
-from .checkpoint import check_settings, data_in_words, in_words
-from .checkpoint import load_checkpoint, network_in_words
-from .checkpoint import random_states, save_checkpoint, set_random_states
-from .checkpoint import only_run, optimiser_in_words, undisturbed
-from .evaluation import fetch, measures, score_all
+from .checkpoint import undisturbed
+from .evaluation import fetch, score_all
 from .objective import FixedLambda, Objective
+from .state import Training
 from .tasks import Binary
-from fastcore.basics import patch
 from torch import nn
-
-# %% ../../nbs/training/05_loop.ipynb #a40e9360
-@dataclass
-class Training:
-    "A network in training, and all that its next epoch depends on."
-    model: nn.Module
-    opt: torch.optim.Optimizer
-    objective: Objective
-    train: object # training part
-    valid: object = None # part that is measured; the training part if None
-    batch_size: int = 200 # observations per step
-    keep: float = 0. # share of the running average of weights that a step keeps
-    seed: int = 0 # seed of batches and references
-    device: object = "cpu" # where the network is
-    watch: object = None # called with the network after each step
-    world: World = World() # the processes that train together
-    history: list = field(default_factory=list) # one row per epoch
-    steps: list = field(default_factory=list) # risk, W, g_R and g_W of each step of this epoch
-    best: dict = None # weights of the best epoch
-
-    def __post_init__(self):
-        if self.valid is None: self.valid = self.train
-        self.average = copy.deepcopy(self.model) if self.keep else self.model
-        self.generator = torch.Generator().manual_seed(self.seed)
-
-    @cached_property
-    def shares(self): return rows_by_process(self.world, self.train)
-
-    @cached_property
-    def settings(self): return training_settings(self) # taken before the first step
-
-# %% ../../nbs/training/05_loop.ipynb #3556b190
-def rows_by_process(world, data): # numbers of rows, None if all processes hold the same data
-    "How many rows each process brings, if each has its own."
-    if world.size == 1: return None
-    with undisturbed(): found = world.objects((data_in_words(data), len(data)))
-    return None if len(set(found)) == 1 else [n for _, n in found]
-
-def own_pieces(run) -> list: # (row numbers, number of rows in all processes), one per step
-    "This process's piece of each batch of an epoch."
-    order, world = torch.randperm(len(run.train), generator=run.generator), run.world
-    if run.shares is None:
-        return [(world.piece(at), len(at)) for at in order.split(run.batch_size)]
-    steps = math.ceil(sum(run.shares) / run.batch_size)
-    sizes = [sum(n // steps + (k < n % steps) for n in run.shares) for k in range(steps)]
-    return list(zip(order.tensor_split(steps), sizes))
-
-# %% ../../nbs/training/05_loop.ipynb #6cde39af
-@patch(as_prop=True)
-def fresh(self: Training):
-    "How many observations the penalty wants drawn anew."
-    return getattr(self.objective.penalty, "fresh", 0)
-
-def fresh_reference(run):
-    "Scores, groups and labels of observations drawn anew; None if the penalty wants none."
-    if not run.fresh: return None
-    at = torch.randint(len(run.train), (run.fresh,), generator=run.generator)
-    own = run.world.piece(at)
-    f, y, s = score_all(run.model, run.train, run.objective.task, run.device, own)
-    return f, s, y
 
 # %% ../../nbs/training/05_loop.ipynb #be4a0674
 def train_step(run, at, whole=None):
@@ -117,12 +49,33 @@ def _mean_abs_grad(value, out):
     if not len(out): return 0.
     return torch.autograd.grad(value, out, retain_graph=True)[0].abs().mean().item()
 
+# %% ../../nbs/training/05_loop.ipynb #6cde39af
+def fresh_reference(run):
+    "Scores, groups and labels of observations drawn anew; None if the penalty wants none."
+    fresh = getattr(run.objective.penalty, "fresh", 0)
+    if not fresh: return None
+    at = torch.randint(len(run.train), (fresh,), generator=run.generator)
+    if not run.objective.asks: return None # drawn all the same: λ = 0 sees the same batches
+    own = run.world.piece(at)
+    f, y, s = score_all(run.model, run.train, run.objective.task, run.device, own)
+    return f, s, y
+
 # %% ../../nbs/training/05_loop.ipynb #b525e1f0
 @torch.no_grad()
 def _move_average(average, model, keep):
     "One step of the running average of weights; counters and other integers are copied."
     for a, m in zip(average.state_dict().values(), model.state_dict().values()):
         a.lerp_(m, 1 - keep) if a.is_floating_point() else a.copy_(m)
+
+# %% ../../nbs/training/05_loop.ipynb #d84041e3
+def own_pieces(run) -> list: # (row numbers, number of rows in all processes), one per step
+    "This process's piece of each batch of an epoch."
+    order, world = torch.randperm(len(run.train), generator=run.generator), run.world
+    if run.shares is None:
+        return [(world.piece(at), len(at)) for at in order.split(run.batch_size)]
+    steps = math.ceil(sum(run.shares) / run.batch_size)
+    sizes = [sum(n // steps + (k < n % steps) for n in run.shares) for k in range(steps)]
+    return list(zip(order.tensor_split(steps), sizes))
 
 # %% ../../nbs/training/05_loop.ipynb #ddf42af0
 def train_epoch(run):
@@ -140,31 +93,6 @@ def train_epoch(run):
 # %% ../../nbs/training/05_loop.ipynb #4ea40b74
 class TrainingDiverged(RuntimeError):
     "The loss became NaN or infinite; the network holds its last good weights."
-
-# %% ../../nbs/training/05_loop.ipynb #0a4fb93e
-@patch
-def weights(self: Training):
-    "The weights of the network and of its average, as they are now."
-    return [copy.deepcopy(net.state_dict()) for net in (self.model, self.average)]
-
-@patch
-def put_back(self: Training, weights):
-    "Take weights from before."
-    for net, state in zip((self.model, self.average), weights): net.load_state_dict(state)
-@patch
-def agree(self: Training):
-    "Take the statistics that layers keep, such as BatchNorm's, from the first process."
-    kept = any(True for _ in self.model.buffers())
-    if self.world.size > 1 and kept: self.put_back(self.world.from_first(self.weights))
-
-# %% ../../nbs/training/05_loop.ipynb #451f74b1
-@patch
-def measure(self: Training):
-    "Risk, distance and all metrics of the validation part, each process scoring its share."
-    own = rows_by_process(self.world, self.valid) is not None
-    at = None if own else self.world.piece(torch.arange(len(self.valid)))
-    found = score_all(self.average, self.valid, self.objective.task, self.device, at)
-    return measures(*self.world.gather(*found)[0], self.objective)
 
 # %% ../../nbs/training/05_loop.ipynb #ffa48a81
 def one_epoch(run):
@@ -194,67 +122,6 @@ def should_stop(history, patience):
     if patience is None or not history: return False
     objectives = [r["objective"] for r in history]
     return len(history) - 1 - objectives.index(min(objectives)) >= patience
-
-# %% ../../nbs/training/05_loop.ipynb #6e615600
-@patch
-def parts(self: Training):
-    "What keeps a state of its own."
-    return {"model": self.model, "average": self.average, "opt": self.opt,
-            "penalty": self.objective.penalty, "tuner": self.objective.lam}
-
-@patch
-def state(self: Training):
-    "Everything that the next epoch depends on: tensors, numbers and strings only."
-    own = {k: part.state_dict() for k, part in self.parts().items()}
-    own |= {"draws": self.generator.get_state(), "random": self.world.objects(random_states())}
-    return own | dict(history=self.history, best=self.best, settings=self.settings)
-
-# %% ../../nbs/training/05_loop.ipynb #9d435fab
-def training_settings(run):
-    "What a checkpoint must agree with, as text and numbers."
-    with undisturbed(): # items of a data set may draw
-        data = {"train": data_in_words(run.train)}
-        if run.valid is not run.train: data["valid"] = data_in_words(run.valid)
-    made = dict(network=network_in_words(run.model), task=in_words(run.objective.task),
-                penalty=in_words(run.objective.penalty), optimiser=optimiser_in_words(run.opt))
-    rest = dict(batch_size=run.batch_size, average=run.keep, seed=run.seed,
-                version=fairw2_nb.__version__, processes=run.world.size)
-    return made | rest | data | run.objective.lam.settings()
-
-# %% ../../nbs/training/05_loop.ipynb #1b4e0eaf
-@patch
-def load(self: Training, state):
-    "Continue from a saved state, if it was saved with the same settings."
-    own, before = self.state(), self.weights()
-    check_settings(state.get("settings", {}), self.settings)
-    strange = sorted(own.keys() ^ state.keys())
-    if strange: raise ValueError(f"These entries are missing or unknown: {', '.join(strange)}.")
-    try:
-        for name, part in self.parts().items(): part.load_state_dict(state[name])
-        self.generator.set_state(state["draws"].cpu())
-        set_random_states(state["random"][self.world.rank])
-        self.history, self.best = state["history"], state["best"]
-    except Exception:
-        self.put_back(before)
-        raise
-
-# %% ../../nbs/training/05_loop.ipynb #145889ae
-@patch
-def resume(self: Training, path):
-    "Continue from a file, or write a first one, so that a bad place is noticed in time."
-    if getattr(self.opt, "_optimizer_step_post_hooks", None):
-        raise ValueError("The optimiser has hooks, such as a schedule of its learning rate, whose "
-                         "state a checkpoint does not hold: train without one, or without hooks.")
-    path = Path(path)
-    content = self.world.from_first(lambda: path.read_bytes() if path.exists() else None)
-    if content is None: self.save(path)
-    else: load_checkpoint(path, content, self.device, self.load)
-
-@patch
-def save(self: Training, path):
-    "Write a checkpoint; the first process does."
-    state = self.state()
-    self.world.from_first(lambda: save_checkpoint(state, path))
 
 # %% ../../nbs/training/05_loop.ipynb #df9dd905
 def _check_fit(train, valid, lam, epochs, batch_size, average, patience):
@@ -308,25 +175,6 @@ def _usual_penalty(model, train, lam):
     small = sum(p.numel() for p in model.parameters()) <= 20_000
     fresh = weighs and table and steady and small
     return WassersteinPenalty(reference=Fresh(min(500, len(train))) if fresh else "auto")
-
-# %% ../../nbs/training/05_loop.ipynb #5a5d53d7
-def differ(all_settings):
-    "The names of settings in which the processes differ, data of their own not counted."
-    names = [k for k in all_settings[0] if k not in ("train", "valid")]
-    return [k for k in names if len({str(own.get(k)) for own in all_settings}) > 1]
-
-@patch
-def meet(self: Training, held, checkpoint):
-    "Begin as one: the same settings, the same weights, and the checkpoint if there is one."
-    world = self.world
-    if world.size > 1:
-        strange = differ(world.objects(self.settings))
-        if strange: raise ValueError("The processes train with different settings: "
-                                     f"{', '.join(strange)}. Call fit in the same way everywhere.")
-        self.put_back(world.from_first(self.weights))
-    if not checkpoint: return
-    world.from_first(lambda: held.enter_context(only_run(checkpoint)))
-    self.resume(checkpoint)
 
 # %% ../../nbs/training/05_loop.ipynb #c9a1af57
 def fit( # long: every option explained

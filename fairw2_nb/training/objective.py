@@ -54,10 +54,13 @@ class Objective:
     @property
     def weight(self): return 0. if self.warming else self.lam.lam # λ as it is now
 
+    @property
+    def asks(self): return bool(self.weight or self.warming or self.lam.ahead) # for the distance
+
     def parts(self, out, y, s, ref=None) -> tuple: # risk and W, scalars
         "Risk and distance of a batch; the distance is 0 where nobody asks for it."
         risk = self.task.risk(out, y) if len(out) else out.sum() # a process may have no rows
-        if not (self.weight or self.warming or self.lam.ahead): return risk, out.new_zeros(())
+        if not self.asks: return risk, out.new_zeros(())
         return risk, self.penalty(self.task.scores(out), s, y, ref)
 
     def total(self, risk, w): return risk + self.weight * w if self.weight else risk

@@ -19,7 +19,7 @@ from .tasks import Binary
 from torch import nn
 
 # %% ../../nbs/training/11_steering.ipynb #b9ac38c9
-class Steered(nn.Module):
+class Steered(nn.Module): # long: what it gives
     "Networks whose weighted sum meets a target, with the threshold that belongs to it."
     def __init__(self,
         networks, # those without penalty, then those with it
@@ -34,18 +34,23 @@ class Steered(nn.Module):
         self.mix(beta)
 
     def mix(self, beta):
-        "Set the weight of the networks with penalty."
+        "Weigh the networks with penalty."
         half = len(self.networks) // 2
         self.beta = beta
         self.weights[:half], self.weights[half:] = (1 - beta) / half, beta / half
 
     def forward(self, x):
+        "The mixture's output."
         return sum(w * net(x).reshape(len(x)) for w, net in zip(self.weights, self.networks))
 
     @torch.no_grad()
-    def scores(self, x): return self.task.scores(self.eval()(x))
+    def scores(self, x):
+        "Scores in [0, 1]."
+        return self.task.scores(self.eval()(x))
 
-    def predict(self, x): return self.scores(x) > self.threshold
+    def predict(self, x):
+        "Scores above the threshold."
+        return self.scores(x) > self.threshold
 
 # %% ../../nbs/training/11_steering.ipynb #f66324d6
 def certified(blend, out, threshold, level, held): # Look
@@ -69,7 +74,7 @@ def certified(blend, out, threshold, level, held): # Look
 
 # %% ../../nbs/training/11_steering.ipynb #4c26b52f
 def sentences(run, seen, share, reached): # list of sentences
-    "What the outcome leaves to be said."
+    "What is to be said."
     aim, base, notes = run.aim, run.y.mean().item(), []
     small = min(len(pool) for pools in run.pools for pool in pools) / (run.out[:, 0].sum() - 1)
     if small < 10: notes.append(f"A group has only {small:.0f} members in one of the folds: "
@@ -91,7 +96,7 @@ def sentences(run, seen, share, reached): # list of sentences
 
 # %% ../../nbs/training/11_steering.ipynb #22e6bd4c
 def _labels_and_groups(train):
-    "All labels and groups, or a sentence about what is wrong."
+    "All labels and groups."
     parts = [fetch(train, at, "cpu")[1:] for at in torch.arange(len(train)).split(4096)]
     y, s = (torch.cat(column) for column in zip(*parts))
     if (found := y.unique().tolist()) != [0, 1]:
@@ -104,7 +109,7 @@ def _labels_and_groups(train):
 
 # %% ../../nbs/training/11_steering.ipynb #b7e182a2
 def _check(target, metric, threshold, folds, epochs, lam, certify, over):
-    "Refuse settings that cannot be meant."
+    "Refuse bad settings."
     one_of("metric", metric, METRICS)
     if one_of("over", over, ("worst", "mean")) == "mean" and certify:
         raise ValueError('over = "mean" cannot be certified: a certificate is about the worst '
@@ -160,7 +165,7 @@ def steer( # long: every option explained
     seed: int = 0, # seed of folds, weights and batches
     device="cpu", # where to train
 ) -> Steered: # networks, beta, threshold, reached, certificate, history and notes
-    "Train networks whose mixture has a stated disparity on new data, as far as the data can tell."
+    "Networks whose mixture has a stated disparity on new data, as far as data can tell."
     _check(target, metric, threshold, folds, epochs, lam, certify, over)
     held, aim = None, Aim(float(target), metric, over=over)
     if certify:
@@ -179,7 +184,7 @@ def steer( # long: every option explained
 
 # %% ../../nbs/training/11_steering.ipynb #2ee10569
 def conclude(blend, out, threshold, certify, held): # Steered
-    "Mix, cut, and say what there is to say."
+    "Mix, cut and report."
     run, aim, base = blend.run, blend.run.aim, blend.run.y.mean().item()
     rates = blend.look(0., share=base).rates
     aim.worse = int(rates[1] < rates[0])

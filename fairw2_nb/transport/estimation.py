@@ -47,9 +47,9 @@ def sorted_interval(x, y, ci):
     "W_2 of two sorted samples, and the ends of its interval."
     V, variance = w2_and_variance(x, y)
     b, z = plug_in_bias(x) + plug_in_bias(y), ndtri((1 + ci) / 2).item()
-    D, sigma2 = max(V - b, 0.), variance / (4 * V) if V else 0.
-    middle = D + 2 * z ** 2 * sigma2
-    half = z * (4 * sigma2 * D + 4 * z ** 2 * sigma2 ** 2 + b ** 2) ** .5
+    less, sigma2 = max(V - b, 0.), variance / (4 * V) if V else 0.
+    middle = less + 2 * z ** 2 * sigma2
+    half = z * (4 * sigma2 * less + 4 * z ** 2 * sigma2 ** 2 + b ** 2) ** .5
     return V ** .5, max(middle - half, 0.) ** .5, (middle + half) ** .5
 
 # %% ../../nbs/transport/07_estimation.ipynb #10379a9f

@@ -7,6 +7,7 @@ __all__ = ['cell_costs', 'share_ties', 'sorted_costs', 'wasserstein_1d', 'transp
 
 # %% ../../nbs/transport/02_exact.ipynb #0722a676
 from itertools import accumulate
+from numbers import Real
 
 import numpy as np
 from ..basics.arrays import array_module, as_float64, attach, sum_by
@@ -113,8 +114,8 @@ def wasserstein_1d(
     x, y = as_sample(x, "x"), as_sample(y, "y")
     if x.device != y.device:
         raise ValueError(f"`x` is on {x.device} and `y` on {y.device}: move one with `.to(...)`.")
-    if not 1 <= p < float("inf"):
-        raise ValueError(f"p = {p}: the distance is defined for finite p of at least 1.")
+    if not isinstance(p, Real) or not 1 <= p < float("inf"):
+        raise ValueError(f"p = {p!r}: the distance is defined for finite p of at least 1.")
     def compute(x, y): return transport_costs(x, y, p, x_weights, y_weights)
     return attach(compute, (x, y))
 
