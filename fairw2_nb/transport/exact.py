@@ -73,8 +73,9 @@ def unshared_costs(x, y, p, x_mass=None, y_mass=None):
     if x_mass is not None: return cell_costs(x, y, *weighted_cells(x_mass, y_mass), p)
     n, m = len(x), len(y)
     i, j, width = rank_cells(n, m, array_module(x), x.device)
-    if isinstance(x, Tensor): width = as_float64(width) # NumPy divides in double precision
-    return cell_costs(x, y, i, j, width / (n * m), p)
+    if isinstance(x, Tensor): width = as_float64(width) # NumPy divides in float64
+    width = width / (n * m)
+    return cell_costs(x, y, i, j, width, p)
 
 # %% ../../nbs/transport/02_exact.ipynb #4e6fd249
 def sorted_costs(
