@@ -702,13 +702,17 @@ def test_processes_share_the_rows_drawn_anew():
     "Together they score each row once, with its own group and label."
     data, net, seen = table(110, 0), Line("scores"), []
     for rank in range(3):
-        objective = Objective(Binary(outputs="scores"), WassersteinPenalty(reference=Fresh(31)))
+        objective = Objective(Binary(outputs="scores"), WassersteinPenalty(reference=Fresh(31)), 1.)
         run = SimpleNamespace(train=data, model=net, world=World(rank, 3), device="cpu",
                               generator=torch.Generator().manual_seed(4), objective=objective)
         seen.append(fresh_reference(run))
     at = torch.randint(110, (31,), generator=torch.Generator().manual_seed(4))
     wanted = line(data.x[at], net.theta, "scores").detach(), data.s[at], data.y[at].float()
     for found, column in zip(zip(*seen), wanted): assert_close(torch.cat(found), column)
+    run.objective, before = Objective(Binary(), objective.penalty, 0.), run.generator.get_state()
+    run.model = None # scores nothing at λ = 0, and draws all the same
+    assert fresh_reference(run) is None
+    assert not torch.equal(run.generator.get_state(), before)
 
 
 def test_processes_with_rows_of_their_own_make_the_same_steps():
