@@ -26,6 +26,8 @@ MODELS = "tests/test_models_linear.py"
 MLP = "tests/test_models_mlp.py"
 PAGES = "tests/test_notebooks.py::test_runs"
 
+DEPENDENCE = "tests/test_metrics_dependence.py"
+
 MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{GUARDS}::test_penalty": [
         ("Proposition 2: half the gradient", "transport.exact",
@@ -74,6 +76,20 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(grad.to(V) - D * dV) / V", "grad.to(V) / V"),
         ("relative: the variance of the batch alone", "penalty.relative",
          "V = ((m * centred ** 2).sum() / m.sum())", "V = (centred[:n_batch] ** 2).mean()"),
+    ],
+    f"{DEPENDENCE}::test_it_is_its_definition": [
+        ("distance covariance: the product of means once", "metrics.dependence",
+         "- 2 * np.mean(a * b)", "- np.mean(a * b)"),
+        ("mean distances: ranks from 0", "metrics.dependence",
+         "np.arange(1, len(x) + 1)", "np.arange(len(x))"),
+        ("distance covariance: the last block is lost", "metrics.dependence",
+         "for k in range(0, n, rows)", "for k in range(0, n - rows, rows)"),
+        ("distance correlation: its square", "metrics.dependence",
+         "/ spread ** .5) ** .5)", "/ spread ** .5))"),
+    ],
+    f"{DEPENDENCE}::test_gap_of_tenths": [
+        ("ages: the gap of scores, not of decisions", "experiments.ages",
+         "np.bincount(tenth, f > .5)", "np.bincount(tenth, f)"),
     ],
     f"{GUARDS}::test_many_groups": [
         ("barycentre: half the gradient", "transport.barycentre",
