@@ -71,17 +71,25 @@ def real(
     return x
 
 # %% ../../nbs/basics/03_checks.ipynb #cad971ed
+def as_numbers(
+    x, # numbers, shape (n,)
+    name: str, # how to call them in an error message
+    advice: str, # what to give in the place of words
+) -> np.ndarray: # float64, shape (n,)
+    "Finite numbers as floats."
+    a = real(as_array(x, name), name)
+    try: a = a.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` is not made of numbers: {advice}.") from None
+    bad = len(a) - int(np.isfinite(a).sum())
+    if bad: raise NotFinite.of(**{name: (bad, len(a))})
+    return a
+
 def as_scores(
     f, # scores in [0, 1]
 ) -> np.ndarray: # float64, shape (n,)
     "Scores as floats between 0 and 1."
-    a = real(as_array(f, "scores"), "scores")
-    try: a = a.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("`scores` is not made of numbers: "
-                         "give probabilities between 0 and 1.") from None
-    bad = len(a) - int(np.isfinite(a).sum())
-    if bad: raise NotFinite.of(scores=(bad, len(a)))
+    a = as_numbers(f, "scores", "give probabilities between 0 and 1")
     if a.min() < 0 or a.max() > 1:
         raise ValueError(f"`scores` ranges from {a.min():.4g} to {a.max():.4g}: expected "
                          "probabilities in [0, 1]; turn logits into scores with `sigmoid`.")

@@ -7,7 +7,7 @@ __all__ = ['distance_correlation']
 
 # %% ../../nbs/metrics/07_dependence.ipynb #794ab631
 import numpy as np
-from ..basics.checks import NotFinite, as_array, check_lengths, real
+from ..basics.checks import as_numbers, check_lengths
 
 # %% ../../nbs/metrics/07_dependence.ipynb #fbc45fba
 def mean_distances(
@@ -35,28 +35,14 @@ def distance_covariance(
         total += np.vdot(abs(x[at, None] - x), abs(z[at, None] - z))
     return total / n ** 2 - 2 * np.mean(a * b) + a.mean() * b.mean()
 
-# %% ../../nbs/metrics/07_dependence.ipynb #06a3028d
-def as_numbers(
-    x, # numbers, shape (n,)
-    name: str, # how to call them in an error message
-) -> np.ndarray: # float64, shape (n,)
-    "Finite numbers as floats."
-    a = real(as_array(x, name), name)
-    try: a = a.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"`{name}` is not made of numbers: labels have no distances. For groups "
-                         "there is `fairness_report`.") from None
-    bad = len(a) - int(np.isfinite(a).sum())
-    if bad: raise NotFinite.of(**{name: (bad, len(a))})
-    return a
-
 # %% ../../nbs/metrics/07_dependence.ipynb #8194e875
 def distance_correlation(
     scores, # scores, or any numbers, shape (n,)
     values, # the attribute, numbers, shape (n,)
 ) -> float: # 0 for independent, 1 for a straight line
     "How much scores tell about a number, and the other way round."
-    x, z = as_numbers(scores, "scores"), as_numbers(values, "values")
+    advice = "labels have no distances; for groups there is `fairness_report`"
+    x, z = as_numbers(scores, "scores", advice), as_numbers(values, "values", advice)
     check_lengths(scores=x, values=z)
     spread = distance_covariance(x, x) * distance_covariance(z, z)
     if spread <= 0: return 0.
