@@ -137,7 +137,8 @@ def test_control_c_ends_with_a_sentence(tmp_path):
         time.sleep(.05)
     time.sleep(.5)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
+    try: said = process.communicate(timeout=60)[1]
+    finally: process.kill() # if it did not hear: it would count for hours
     assert process.returncode == 130 and STOPPED in said and "Traceback" not in said
 
 
