@@ -18,7 +18,8 @@ COUNTS = { # rows of each file and campaign: none may get lost
     "celeba": {"main": 47, "trials": 33, "fresh": 2}, "attributes": {"main": 7},
     "ratios": {"main": 4}, "lambda_transfer": {"main": 159}, "references": {"main": 39},
     "memory": {"main": 4},
-    "cost": {"main": 98, "first": 16, "shorter": 49}, "frontier": {"main": 1505}, "demo": {"main": 4},
+    "cost": {"main": 98, "first": 16, "shorter": 49}, "frontier": {"main": 1505},
+    "demo": {"main": 4},
     "steering": {"main": 306, "shared": 107}, "debiased": {"main": 66}, "exchange": {"main": 9},
     "ages": {"main": 30},
 }
