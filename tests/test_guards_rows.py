@@ -510,7 +510,7 @@ def test_who_gains_is_counted_on_the_same_folds(monkeypatch):
         return dict(table="race", method=method, fold=fold, n=[10, 10], yes=yes, strength=1.) | more
     best = pd.DataFrame([row("plain", 0, [2, 6]), row("plain", 1, [9, 9]), row("W2", 0, [4, 5])])
     np.testing.assert_allclose(groups.change(best, "W2", "yes"), [.2, -.1])
-    assert groups.smallest_ratio([10, 40, 1], [100, 100, 99], 100) == pytest.approx((.25, .3))
+    assert groups.smallest_ratio([10, 80, 1], [100, 200, 99], 100) == pytest.approx((.25, .3))
     rows = [row("W2", 0, [1, 1], strength=k, valid_Acc=a, valid_yes=[yes, 200], valid_n=[400, 400])
             for k, a, yes in ((1., .8, 170), (2., .7, 190))]
     assert groups.chosen_strengths(pd.DataFrame(rows)).strength.tolist() == [1.]
