@@ -25,8 +25,8 @@ ROWS = "tests/test_guards_rows.py"
 MODELS = "tests/test_models_linear.py"
 MLP = "tests/test_models_mlp.py"
 PAGES = "tests/test_notebooks.py::test_runs"
-
 DEPENDENCE = "tests/test_metrics_dependence.py"
+RUNS = "tests/test_guards_runs.py"
 
 MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{GUARDS}::test_penalty": [
@@ -273,6 +273,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "(n_new > 0)).any())", "(n_new > 0)).all())"),
     ],
     f"{GUARDS}::test_counts_on_a_grid_of_several_processes": [
+        ("processes: the grid begins at one's own smallest score", "penalty.distributed",
+         "low, width = ends.amin(), (ends", "low, width = (f if len(f) else ends).amin(), (ends"),
         ("processes: one's own counts for those of all", "penalty.distributed",
          "counts = world.total(f.new_zeros(len(kinds) * n_bins).index_add_(0, at, m))",
          "counts = f.new_zeros(len(kinds) * n_bins).index_add_(0, at, m)"),
@@ -1417,6 +1419,87 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{ROWS}::test_a_constant_column_is_as_in_scikit_learn": [
         ("standard units: divided by a rounding error", "models.linear",
          "np.where(scale > 1e-10 * np.abs(mean), scale, 1)", "np.where(scale > 0, scale, 1)"),
+    ],
+    f"{RUNS}::test_every_attribute_is_compared": [
+        ("several attributes: the third is never compared", "penalty.comparisons",
+         "for a in range(how.columns)]", "for a in range(2)]"),
+    ],
+    f"{RUNS}::test_attributes_in_any_form": [
+        ("several attributes: as lists they are crossed", "penalty.loss",
+         'getattr(s, "ndim", 2))', 'getattr(s, "ndim", 1))'),
+    ],
+    f"{RUNS}::test_labels_before_predictions_are_not_looked_at": [
+        ("metrics called as fairlearn does: the labels for the predictions", "metrics.disparities",
+         "args = args[1:]", "args = args[::2] if len(args) == 3 else args[:1]"),
+    ],
+    f"{RUNS}::test_the_best_epoch_is_remembered_by_a_checkpoint": [
+        ("checkpoint: the best epoch is forgotten", "training.state",
+         'self.history, self.best = state["history"], state["best"]',
+         'self.history = state["history"]'),
+    ],
+    f"{RUNS}::test_data_that_differ_in_one_place": [
+        ("checkpoint: continued with other groups", "training.checkpoint",
+         'for k in "xys"]', 'for k in "xy"]'),
+        ("checkpoint: continued with other labels", "training.checkpoint",
+         'for k in "xys"]', 'for k in "xs"]'),
+    ],
+    f"{RUNS}::test_settings_of_parts_are_named": [
+        ("checkpoint: settings of parts are not looked at", "training.checkpoint",
+         "own |= dict(value.named_children())", "own |= {}"),
+    ],
+    f"{RUNS}::test_digit_network_by_counting": [
+        ("network for digits: every seed gives the same weights", "models.networks",
+         "torch.manual_seed(seed)\n    layers = []", "torch.manual_seed(0)\n    layers = []"),
+        ("network for digits: fewer channels", "models.networks",
+         "channels: tuple = (8, 16, 32)", "channels: tuple = (4, 16, 32)"),
+    ],
+    f"{RUNS}::test_rows_of_a_claim_are_not_trained_on": [
+        ("steering: rows of the certificate are trained on", "training.steering",
+         "for part in (~held, held)]", "for part in (held | True, held)]"),
+    ],
+    f"{RUNS}::test_two_thirds_are_of_group_1": [
+        ("synthetic_biased: half of the rows in group 1", "data.synthetic",
+         "< share).long()\n    merit =", "< .75 * share).long()\n    merit ="),
+    ],
+    f"{RUNS}::test_peers_compare_among_those_who_are_asked_for": [
+        ("peers: equal opportunity is parity", "experiments.methods",
+         "penalised(job, BatchPenalty(compare, given))", "penalised(job, BatchPenalty(compare))"),
+    ],
+    f"{RUNS}::test_thresholds_are_fitted_on_other_rows_than_the_network": [
+        ("peers: thresholds fitted on rows that were trained on", "experiments.peers",
+         "NetClassifier(train_net(replace(job, train=part)))", "NetClassifier(train_net(job))"),
+    ],
+    f"{RUNS}::test_constraint_on_both_sides": [
+        ("peers: a constraint on one side", "experiments.peers",
+         "torch.stack([d, -d]) - self.tolerance", "torch.stack([d, d]) - self.tolerance"),
+        ("peers: FairGrad's rate is twice as high", "experiments.peers",
+         "rate = .01 * max(1, job.batch / 512)", "rate = .02 * max(1, job.batch / 512)"),
+    ],
+    f"{RUNS}::test_epochs_of_the_frontier": [
+        ("frontier: batch and rows swapped in the number of epochs", "experiments.frontier",
+         "epoch_budget(batch, len(part))", "epoch_budget(len(part), batch)"),
+    ],
+    f"{RUNS}::test_a_row_of_ages_by_loops": [
+        ("ages: dependence of the scores for that of the decisions", "experiments.ages",
+         '"R_yes": distance_correlation(f > .5, age)', '"R_yes": distance_correlation(f, age)'),
+    ],
+    f"{RUNS}::test_errors_of_contestants_are_those_of_their_gradients": [
+        ("cost: the error of the value for that of the gradient", "experiments.cost",
+         '{row["name"]: row["grad_error"]}', '{row["name"]: row["value_error"]}'),
+    ],
+    f"{RUNS}::test_gradients_less_a_bias_by_differences": [
+        ("debiased: the gradient without its factor", "experiments.debiased",
+         "factor * b, factor * grad)", "factor * b, grad)"),
+        ("debiased: the lot is compared with what the first call remembers",
+         "experiments.debiased", "WassersteinPenalty(reference=0)", "WassersteinPenalty()"),
+    ],
+    f"{RUNS}::test_a_row_says_whether_files_were_changed": [
+        ("rows: changed files are not noted", "experiments.results",
+         '"HEAD") + "+" * bool(changed)', '"HEAD")'),
+    ],
+    f"{RUNS}::test_the_smallest_ratio_counts_every_group": [
+        ("many groups: a group of one is left out", "experiments.groups",
+         "def smallest_ratio(yes, n, at_least=1)", "def smallest_ratio(yes, n, at_least=2)"),
     ],
 }
 

@@ -50,11 +50,11 @@ def debiased(
     kind: str, # "plain", "means", "flat", "relabelled", "halves"
     scores, # of the batch, shape (B,)
     s, # their groups, shape (B,)
-    ref, # scores and groups of the reference, or None
+    ref, # those of the reference, or None
     rng: np.random.Generator, # of the halves and lots
 ): # the penalty of one kind
     "The penalty of a batch, its bias subtracted in one of four ways."
-    f, n, penalty = scores.detach(), len(scores), WassersteinPenalty()
+    f, n, penalty = scores.detach(), len(scores), WassersteinPenalty(reference=0)
     merged = (f, s) if ref is None else (torch.cat([f, ref[0]]), torch.cat([s, ref[1]]))
     plain = penalty(scores, s, ref=ref)
     if kind == "plain": return plain
@@ -78,7 +78,7 @@ def kept(ring, f, s, size):
     return f[-size:], s[-size:]
 
 def small_steps(net, data, kind, batch, reference, lam, seed, steps):
-    "Train a network with one kind of penalty."
+    "Train with one kind of penalty."
     (x, y, s), rng, ring = data, np.random.default_rng(seed), None
     opt = torch.optim.Adam(net.parameters(), 3e-3)
     for step in range(steps):
