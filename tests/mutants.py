@@ -650,6 +650,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          '{"TP": n_1}', '{"TP": n_0 + n_1}'),
         ("intervals: the accuracy of a group of mean size", "metrics.intervals",
          "wilson(whole[m], N.sum(), z)", "wilson(whole[m], N.sum() / len(N), z)"),
+        ("intervals: TN counted over the positives", "metrics.intervals",
+         'size |= dict.fromkeys(("FP", "TN"), n_0)', 'size |= {"FP": n_0, "TN": n_1}'),
     ],
     f"{MEASURES}::test_interval_of_equalised_odds_is_that_of_the_larger_gap": [
         ("intervals: equalised odds of the positives", "metrics.intervals",
@@ -721,6 +723,9 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{MEASURES}::test_threshold_for_a_rate": [
         ("threshold: the share of negatives", "metrics.report",
          "np.abs(shares - rate)", "np.abs(1 - shares - rate)"),
+        ("threshold: the larger of two shares as near", "metrics.report",
+         "nearest = np.abs(shares - rate)[::-1].argmin()",
+         "nearest = len(shares) - 1 - np.abs(shares - rate).argmin()"),
     ],
     f"{MEASURES}::test_synthetic_logistic_by_its_formula": [
         ("data: groups turned round", "data.synthetic",
@@ -1120,6 +1125,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{GUARDS}::test_numbers_end_earlier_in_single_precision": [
         ("range: single precision is taken for double", "transport.barycentre",
          "3.4e38 if f.itemsize < 8", "3.4e38 if f.itemsize < 4"),
+        ("range: the largest score in the place of the range", "transport.barycentre",
+         "p * max(1., high - low) ** p", "p * max(1., high) ** p"),
     ],
     f"{GUARDS}::test_a_jump_needs_eight_old_scores": [
         ("jump: nine old scores are asked for", "penalty.references",
@@ -1279,6 +1286,9 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{GUARDS}::test_values_that_tie_in_two_groups": [
         ("ties: values of two groups share their pulls", "transport.exact",
          "sizes[:-1]): first[cut] = True", "sizes[:1]): first[cut] = True"),
+        ("ties: values of two groups alone share their pulls", "transport.barycentre",
+         "share_ties(x, array_module(x).concat(grads), mass, sizes)",
+         "share_ties(x, array_module(x).concat(grads), mass)"),
     ],
     f"{GUARDS}::test_what_is_kept_of_a_rare_group": [
         ("automatic ring: fewer of a rare group by default", "penalty.references",
@@ -1500,6 +1510,93 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{RUNS}::test_the_smallest_ratio_counts_every_group": [
         ("many groups: a group of one is left out", "experiments.groups",
          "def smallest_ratio(yes, n, at_least=1)", "def smallest_ratio(yes, n, at_least=2)"),
+    ],
+    f"{GUARDS}::test_a_batch_may_lack_a_group": [
+        ("reference: groups of the batch are counted to its last one", "penalty.gradients",
+         "xp.bincount(s, minlength=len(sizes))", "xp.bincount(s, minlength=int(s.max()) + 1)"),
+    ],
+    f"{GUARDS}::test_what_cannot_be_compared_is_refused": [
+        ("attributes: halves are cut off", "penalty.comparisons",
+         "(s < BASE) & (s == whole))", "(s < BASE))"),
+        ("groups: infinity is a whole number", "penalty.comparisons",
+         "good = (abs(s) < 2 ** 53) & (s == xp.floor(s))", "good = s == xp.floor(s)"),
+        ("reference: fewer attributes than the batch", "penalty.comparisons",
+         "if columns_of(s) != columns:", "if columns_of(s) > columns:"),
+        ("debiased: also where it is relative", "penalty.comparisons",
+         '(p, grad, how.relative, how.weights) != (2, "exact", False, "equal")',
+         '(p, grad, how.weights) != (2, "exact", "equal")'),
+        ("function: bins are not looked at", "penalty.loss",
+         '(grad, n_bins, weights, p, getattr(s, "ndim", 2))',
+         '(grad, 500, weights, p, getattr(s, "ndim", 2))'),
+        ("on: some infinite values pass", "penalty.comparisons",
+         "if not v.detach().isfinite().all():", "if v.detach().isnan().all():"),
+    ],
+    f"{GUARDS}::test_a_group_that_stays_away_is_remembered": [
+        ("automatic ring: the last group is not missed", "penalty.references",
+         "bincount(groups[keep], None, int(groups.max()) + 1)", "bincount(groups[keep], None, 0)"),
+    ],
+    f"{GUARDS}::test_what_is_infinite_is_not_remembered": [
+        ("ring: infinity is remembered", "penalty.references",
+         "if isfinite(f.sum()): return", "if f.sum() == f.sum(): return"),
+    ],
+    f"{GUARDS}::test_a_ring_in_half_precision_remembers": [
+        ("ring: written to a copy in half precision", "penalty.references",
+         "if dtype.is_floating_point: dtype = torch.promote_types(dtype, torch.float32)", "pass"),
+    ],
+    f"{GUARDS}::test_ends_of_a_grid_may_be_zero": [
+        ("grid: a last knot of 0 is no knot", "transport.grid",
+         "scores.max() if hi is None else hi", "hi or scores.max()"),
+        ("grid: a first knot of 0 is no knot", "transport.grid",
+         "scores.min() if lo is None else lo", "lo or scores.min()"),
+    ],
+    f"{GUARDS}::test_counts_of_different_grids_are_not_added": [
+        ("grid: one end is enough to be added", "transport.grid",
+         "or not torch.equal(a, b):", "or a[-1] != b[-1]:"),
+    ],
+    f"{MEASURES}::test_a_group_of_thirty_is_not_small": [
+        ("notes: a group of thirty has fewer than thirty", "metrics.report",
+         "if k < few]", "if k <= few]"),
+    ],
+    f"{MEASURES}::test_no_distance_of_scores_is_above_one": [
+        ("report: W_2 up to more than 1", "metrics.report",
+         "tuple(min(v, 1.) for v in sorted_interval", "tuple(v for v in sorted_interval"),
+    ],
+    f"{ROWS}::test_the_farthest_of_many_groups_are_named": [
+        ("pictures: the farthest by W_1", "metrics.plots",
+         "farthest_pair(parts, 2))", "farthest_pair(parts, 1))"),
+    ],
+    f"{ROWS}::test_nothing_is_promised_of_a_claim_that_is_met_just_so": [
+        ("certificate: a claim that is met just so needs a billion", "metrics.certificate",
+         "(value > target if ratio else value < target)",
+         "(value >= target if ratio else value <= target)"),
+    ],
+    f"{ROWS}::test_an_even_chance_may_be_asked_for": [
+        ("certificate: an even chance is refused", "metrics.certificate",
+         "if not .5 <= level < 1:", "if not .5 < level < 1:"),
+    ],
+    f"{GUARDS}::test_weights_of_errors_are_repetitions": [
+        ("weights: forgotten by what is compared", "penalty.loss",
+         "else compared(self.on, batch)", "else compared(self.on, batch)._replace(weight=None)"),
+        ("on: labels are rounded", "penalty.comparisons",
+         "f, y = sample.scores, sample.y.to(sample.scores)",
+         "f, y = sample.scores, sample.y.to(sample.scores).round()"),
+    ],
+    f"{GUARDS}::test_where_points_are_carried_is_a_number": [
+        ("transport map: part of the graph", "transport.exact",
+         "return (x.detach() - gx", "return (x - gx"),
+    ],
+    f"{GUARDS}::test_what_a_grid_cannot_give_is_gathered": [
+        ("processes: a debiased distance on the grid", "penalty.loss",
+         'always = how.relative or how.debias or how.grad == "paper"',
+         'always = how.relative or how.grad == "paper"'),
+        ("processes: the published gradient on a second grid", "penalty.loss",
+         'always = how.relative or how.debias or how.grad == "paper"',
+         "always = how.relative or how.debias"),
+    ],
+    f"{ROWS}::test_candidates_are_certified_with_their_labels": [
+        ("certificate: candidates without their labels", "metrics.certificate",
+         "certify(scores, s, y, threshold=each[name], **claim)",
+         "certify(scores, s, None, threshold=each[name], **claim)"),
     ],
 }
 

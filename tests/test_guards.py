@@ -14,6 +14,7 @@ import torch
 from fairw2_nb.basics.processes import World
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.models.mlp import FairMLPClassifier
+from fairw2_nb.penalty import distributed
 from fairw2_nb.penalty.comparisons import How, Sample
 from fairw2_nb.penalty.distributed import on_grid
 from fairw2_nb.penalty.loss import compare, WassersteinPenalty, wasserstein_penalty
@@ -25,7 +26,8 @@ from fairw2_nb.training.loop import fit, fresh_reference, own_pieces, train_step
 from fairw2_nb.training.objective import Objective
 from fairw2_nb.training.tasks import Binary
 from fairw2_nb.transport.barycentre import survey_tensor
-from fairw2_nb.transport.exact import wasserstein_1d
+from fairw2_nb.transport.exact import transport_map, wasserstein_1d
+from fairw2_nb.transport.grid import group_cdf
 from scipy import stats
 from torch import nn
 from torch.autograd import forward_ad
@@ -141,6 +143,15 @@ def test_weights_are_repetitions(p, groups):
     both_close(found, by_pairs(again, s, p=p, weights="share"), f)
 
 
+@pytest.mark.parametrize("on", ["error", lambda f, y: (f - y).abs()])
+def test_weights_of_errors_are_repetitions(on):
+    (f, s, y), times = draw(50, 7), torch.arange(50) % 4
+    f, y = f.requires_grad_(), y if on == "error" else y / 3 # any numbers, for a function
+    found = WassersteinPenalty(on=on)(f, s, y, sample_weight=times.double())
+    v = (f - y) ** 2 if on == "error" else (f - y).abs()
+    both_close(found, by_sorting(v.repeat_interleave(times), s.repeat_interleave(times)), f)
+
+
 def variance_by_loop(values, weights=None):
     weights = [1.] * len(values) if weights is None else weights
     total = sum(weights)
@@ -214,7 +225,39 @@ def test_values_that_tie_in_two_groups():
     "The largest of a group is the smallest of the next one: each is pulled as one of its own."
     f = torch.tensor([.1, .2, .3, .3, .5, .5, .5, .7, .9], dtype=torch.float64).requires_grad_()
     s = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2])
-    both_close(WassersteinPenalty()(f, s), by_pairs(f, s), f)
+    for n in (6, 9): # two groups, and three
+        both_close(WassersteinPenalty()(f[:n], s[:n]), by_pairs(f[:n], s[:n]), f)
+
+
+def test_a_batch_may_lack_a_group():
+    "The last of three, which the reference has."
+    (f, s, _), (rf, a, b) = draw(40, 5), draw(45, 6)
+    f, ref = f.requires_grad_(), (rf, a + b.long())
+    found = said(lambda: WassersteinPenalty()(f, s, ref=ref))
+    assert not isinstance(found, str), found
+    both_close(found, by_pairs(f, s, *ref), f)
+
+
+def test_what_cannot_be_compared_is_refused():
+    "Halves and infinity name no group, a reference has the same attributes, options go together."
+    f, two = torch.rand(4), torch.tensor([[0., 1.], [0., 0.], [1., 1.], [1., 0.]])
+    half = two.clone()
+    half[1, 0] = .5
+    refused = {
+        "column 0 holds 0.5": lambda: WassersteinPenalty()(f, half).item(),
+        "but holds [inf]": lambda: WassersteinPenalty()(f, torch.tensor([0., 1, 1, torch.inf])),
+        "what `on` returned": lambda: WassersteinPenalty(
+            on=lambda f, y: 1 / (f - f[0]))(f, two[:, 0], two[:, 1]).item(),
+        "n_bins = 0: expected": lambda: wasserstein_penalty(f, two[:, 0], n_bins=0),
+        "has 1 attributes and `s` has 2": lambda: WassersteinPenalty()(f, two, ref=(f, two[:, 0])),
+        "has 2 attributes and `s` has 1": lambda: WassersteinPenalty()(f, two[:, 0], ref=(f, two)),
+    }
+    for wrong in (dict(relative=True), dict(weights="share"), dict(p=1), dict(grad="paper")):
+        told = said(lambda: str(WassersteinPenalty(debias=True, **wrong)))
+        assert told.startswith("debias=True needs"), (wrong, told)
+    for words, call in refused.items():
+        told = said(call)
+        assert isinstance(told, str) and words in told, (words, told)
 
 
 def test_equal_scores_have_no_relative_distance():
@@ -279,6 +322,14 @@ def test_weights_of_samples_in_any_order():
     (x, v), (y, w) = (rng.random((2, n)) for n in (30, 20))
     found = wasserstein_1d(x, y, 1, v, w).item()
     assert found == pytest.approx(stats.wasserstein_distance(x, y, v, w), rel=1e-9)
+
+
+def test_where_points_are_carried_is_a_number():
+    "Four points onto two, without gradient, in the precision of the points."
+    x, y = torch.tensor([3., 1., 5., 2.], requires_grad=True), torch.tensor([8., 2.]).double()
+    found = transport_map(x, y)
+    assert found.tolist() == [8., 2., 8., 2.]
+    assert found.dtype == torch.float32 and not found.requires_grad
 
 
 def test_several_attributes():
@@ -347,6 +398,21 @@ def test_printed_gradient(p, on, referred):
     np.testing.assert_allclose(scores.grad, wanted, rtol=1e-9, atol=1e-12)
 
 
+def test_ends_of_a_grid_may_be_zero():
+    f, s = torch.tensor([.2, .4, .8]), torch.tensor([0, 1, 1])
+    assert group_cdf(f, s, 4, lo=0, hi=1).eta.tolist() == [0, .25, .5, .75, 1]
+    assert group_cdf(-f, s, 4, lo=-1, hi=0).eta.tolist() == [-1, -.75, -.5, -.25, 0]
+
+
+def test_counts_of_different_grids_are_not_added():
+    f, s = torch.tensor([.2, .4, .8]), torch.tensor([0, 1, 1])
+    whole = group_cdf(f, s, 4, lo=0, hi=1)
+    assert said(lambda: (whole + whole).n.tolist()) == [2, 4]
+    for ends in (dict(lo=.1, hi=1), dict(lo=0, hi=.9)):
+        told = said(lambda: (whole + group_cdf(f, s, 4, **ends)).n.tolist())
+        assert str(told).startswith("The two grids differ")
+
+
 def test_printed_gradient_of_a_squared_error():
     "Appendix B before its chain rule: for the error itself."
     f, s, y = draw(30, 4)
@@ -383,6 +449,24 @@ def test_ring_remembers_what_and_whose():
     assert found == [(2., True, 2.), (3., False, 0.), (4., True, 1.), (5., False, 2.)]
 
 
+def test_what_is_infinite_is_not_remembered():
+    "Nor where `given` does not look."
+    f, s, y = torch.tensor([.1, .4, .7, .9]), torch.tensor([0, 1, 0, 1]), torch.tensor([1, 1, 0, 0])
+    for bad in (torch.inf, -torch.inf, torch.nan):
+        penalty = WassersteinPenalty(given=1)
+        holed = torch.where(y == 1, f, torch.tensor(bad))
+        told = said(lambda: penalty(holed, s, y).item())
+        assert str(told).startswith("`scores` holds 2 NaN or infinite of 4 values"), told
+
+
+def test_a_ring_in_half_precision_remembers():
+    for kept in (Ring(4), AutoRing()):
+        kept = kept.half()
+        for f in (torch.tensor([.25, .5]), torch.tensor([.75, 1.])):
+            kept.push(f.half(), f > .3)
+        assert sorted(kept.filled()[0].tolist()) == [.25, .5, .75, 1.]
+
+
 def test_automatic_ring_by_a_loop():
     "Batches of 20: the last 13 of them, more of a rare group, and after a jump nothing older."
     penalty, seen = WassersteinPenalty(reference=AutoRing(least=60, oldest=50)), []
@@ -416,6 +500,17 @@ def test_what_is_kept_of_a_rare_group(every, kept):
     scores, s, _ = penalty.ring.filled()
     assert scores[s == 0].tolist() == pytest.approx(born[-kept:])
     assert (s == 1).sum() == sum(20 - (k % every == 0) for k in range(137, 150)) # 256 / 20
+
+
+def test_a_group_that_stays_away_is_remembered():
+    "For 64 batches, whatever its number."
+    for rare in (0, 1):
+        ring = AutoRing()
+        ring.push(torch.linspace(0, 1, 30), torch.full((30,), rare))
+        for k in range(64):
+            assert (ring.filled()[1] == rare).sum() == 30, k
+            ring.push(torch.linspace(0, 1, 20), torch.full((20,), 1 - rare))
+        assert not (ring.filled()[1] == rare).any()
 
 
 @pytest.mark.parametrize("old, new, means, shift", [((40, 10), (5, 25), (0., 5.), 0.),
@@ -463,7 +558,8 @@ def test_groups_of_any_number(last):
 def test_numbers_end_earlier_in_single_precision():
     s = torch.tensor([0, 1])
     f = torch.tensor([0., 1e30])
-    assert "numbers end at 3.4e+38" in str(said(lambda: WassersteinPenalty()(f, s).item()))
+    for g in (f, -f, f / 2 - 5e29):
+        assert "numbers end at 3.4e+38" in str(said(lambda: WassersteinPenalty()(g, s).item()))
     assert said(lambda: WassersteinPenalty()(f.double(), s).item()) == pytest.approx(1e60)
 
 
@@ -553,6 +649,27 @@ def test_one_of_several_processes_may_compare_alone(monkeypatch):
     f, s, _ = draw(30, 0)
     found = said(lambda: WassersteinPenalty(sync=False)(f, s).item())
     assert found == pytest.approx(by_sorting(f, s).item())
+
+
+@pytest.mark.parametrize("options, gridded", [({}, True), (dict(debias=True), False),
+                                              (dict(relative=True), False),
+                                              (dict(grad="paper"), False)], ids=str)
+def test_what_a_grid_cannot_give_is_gathered(monkeypatch, options, gridded):
+    "However many values there are."
+    monkeypatch.setattr(distributed, "GATHERED", 100)
+    f, s, _ = draw(300, 0)
+    penalty, meeting = WassersteinPenalty(**options), Barrier(2, timeout=60)
+    meeting.seen = [None] * 2
+    class Two(Letters):
+        def gather(self, *columns, **limits):
+            kind = World if limits else Threads
+            return kind.gather(self, *columns, **limits)
+    def one(rank):
+        sample = Sample(f[rank::2], s[rank::2])
+        return penalty.crowd(Two(rank, 2, meeting), sample, penalty.how())
+    with ThreadPoolExecutor(2) as pool: found = list(pool.map(one, range(2)))
+    assert [crowd.gridded for crowd in found] == [gridded] * 2
+    if not gridded: assert len(found[0].columns[0]) == 300
 
 
 @pytest.mark.parametrize("given", [None, 1])

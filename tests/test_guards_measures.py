@@ -149,7 +149,8 @@ def test_intervals_in_closed_form():
     g = f > .4
     for k in (0, 1):
         for name, of in (("TP", g[(s == k) & (y == 1)]), ("FP", g[(s == k) & (y == 0)]),
-                         ("GP", (g == y)[s == k]), ("positive rate", g[s == k])):
+                         ("TN", ~g[(s == k) & (y == 0)]), ("GP", (g == y)[s == k]),
+                         ("MSE", (g != y)[s == k]), ("positive rate", g[s == k])):
             row = row_of(report, name, k)
             np.testing.assert_allclose([row.low, row.high], wilson(of), rtol=1e-9, err_msg=name)
     for name, of in (("Acc", g == y), ("positive rate", g)):
@@ -245,6 +246,7 @@ def test_threshold_for_a_rate(rate):
     tried = [np.mean(f > t) for t in np.r_[0, np.unique(f), np.unique(f) - 1e-9] if t >= 0]
     best = min(abs(v - rate) for v in tried)
     assert abs(np.mean(f > threshold_for_rate(f, rate)) - rate) == best
+    assert threshold_for_rate([.2, .8], .25) == pytest.approx(.9) # none or half: none
 
 
 # data
@@ -385,6 +387,20 @@ def test_an_accuracy_that_anybody_reaches(label):
         found = fairness_report(y ^ label, g ^ label, k % 2).notes
         words = f"The accuracy 0.750 is below 0.800, that of predicting {label} for everyone."
         assert [note for note in found if "accuracy 0" in note] == [words] * (wrong == 25)
+
+
+def test_a_group_of_thirty_is_not_small():
+    y, s = np.arange(99) % 2, np.repeat(["a", "b", "c"], [30, 29, 40])
+    small = [note for note in fairness_report(y, .2 + .6 * y, s).notes if "fewer" in note]
+    assert [note.split(":")[1].split(".")[0] for note in small] == [" b (29)"]
+
+
+def test_no_distance_of_scores_is_above_one():
+    parts = np.r_[np.zeros(9), .5], np.ones(10)
+    row = row_of(fairness_report([0] * 10 + [1] * 10, np.concatenate(parts), [0] * 10 + [1] * 10),
+                 "W2")
+    assert w2_interval(*parts)[2] > 1 == row.high
+    assert row.low == pytest.approx(w2_interval(*parts)[1])
 
 
 def test_weights_of_the_mixture():
