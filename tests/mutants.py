@@ -652,6 +652,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "wilson(whole[m], N.sum(), z)", "wilson(whole[m], N.sum() / len(N), z)"),
         ("intervals: TN counted over the positives", "metrics.intervals",
          'size |= dict.fromkeys(("FP", "TN"), n_0)', 'size |= {"FP": n_0, "TN": n_1}'),
+        ("intervals: DMSE taken for a gap", "metrics.intervals",
+         'ratio_interval if m in ("DI", "DMSE") else', 'ratio_interval if m == "DI" else'),
     ],
     f"{MEASURES}::test_interval_of_equalised_odds_is_that_of_the_larger_gap": [
         ("intervals: equalised odds of the positives", "metrics.intervals",
@@ -688,6 +690,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "ndtri(.84 * error)", "ndtri(error)"),
         ("certificate: all of the error for each end", "metrics.certificate",
          "side, step = error / 25,", "side, step = error,"),
+        ("certificate: the lower rate beyond its own end", "metrics.certificate",
+         "np.maximum(ndtr(-room), side))", "ndtr(-room))"),
     ],
     f"{ROWS}::test_each_candidate_has_its_threshold": [
         ("certificate: the first threshold for all candidates", "metrics.certificate",
@@ -1530,10 +1534,19 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          '(grad, 500, weights, p, getattr(s, "ndim", 2))'),
         ("on: some infinite values pass", "penalty.comparisons",
          "if not v.detach().isfinite().all():", "if v.detach().isnan().all():"),
+        ("debiased: weights are ignored", "penalty.debiased",
+         "if mass is not None:", "if mass is not None and mass.min() < 0:"),
+        ("attributes: 100 is 1 of the next one", "penalty.comparisons",
+         "(s < BASE) & (s == whole)", "(s <= BASE) & (s == whole)"),
+        ("function: other attributes of the reference", "penalty.loss",
+         'same_columns(how.columns, ref_s, "ref_s")',
+         'same_columns(columns_of(ref_s), ref_s, "ref_s")'),
     ],
     f"{GUARDS}::test_a_group_that_stays_away_is_remembered": [
         ("automatic ring: the last group is not missed", "penalty.references",
          "bincount(groups[keep], None, int(groups.max()) + 1)", "bincount(groups[keep], None, 0)"),
+        ("automatic ring: a rare group for a batch too long", "penalty.references",
+         "(age < self.oldest)", "(age <= self.oldest)"),
     ],
     f"{GUARDS}::test_what_is_infinite_is_not_remembered": [
         ("ring: infinity is remembered", "penalty.references",
@@ -1597,6 +1610,25 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("certificate: candidates without their labels", "metrics.certificate",
          "certify(scores, s, y, threshold=each[name], **claim)",
          "certify(scores, s, None, threshold=each[name], **claim)"),
+    ],
+    f"{GUARDS}::test_processes_are_told_of_settings_and_of_too_many_rows": [
+        ("processes: settings may differ", "basics.processes",
+         "if (heads[:, 1:] != heads[0, 1:]).any():", "if (heads[:, 1] != heads[0, 1]).any():"),
+        ("processes: the rows of one are too many, not of all", "basics.processes",
+         "if sum(sizes) > most:", "if max(sizes) > most:"),
+    ],
+    f"{GUARDS}::test_a_grid_takes_scores_of_any_precision": [
+        ("grid: scores stay in a precision of their own", "transport.grid",
+         "check_scores(scores).to(self.eta)", "check_scores(scores)"),
+    ],
+    f"{MEASURES}::test_undefined_resamples_are_counted": [
+        ("report: resamples are lost all or not at all", "metrics.intervals",
+         "lost = len(draws) - len(good)", "lost = len(draws) * (not len(good))"),
+    ],
+    f"{GUARDS}::test_cells_of_long_samples": [
+        ("rank cells: counted in 32 bits", "transport.sorting",
+         "if xp is np: knots.sort(stable=True)",
+         "if xp is np: knots = np.sort(knots.astype(np.int32))"),
     ],
 }
 

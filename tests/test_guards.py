@@ -28,6 +28,7 @@ from fairw2_nb.training.tasks import Binary
 from fairw2_nb.transport.barycentre import survey_tensor
 from fairw2_nb.transport.exact import transport_map, wasserstein_1d
 from fairw2_nb.transport.grid import group_cdf
+from fairw2_nb.transport.sorting import rank_cells
 from scipy import stats
 from torch import nn
 from torch.autograd import forward_ad
@@ -245,11 +246,16 @@ def test_what_cannot_be_compared_is_refused():
     half[1, 0] = .5
     refused = {
         "column 0 holds 0.5": lambda: WassersteinPenalty()(f, half).item(),
+        "column 1 holds 100": lambda: WassersteinPenalty()(f, 100 * two[:, :2].long()).item(),
         "but holds [inf]": lambda: WassersteinPenalty()(f, torch.tensor([0., 1, 1, torch.inf])),
         "what `on` returned": lambda: WassersteinPenalty(
             on=lambda f, y: 1 / (f - f[0]))(f, two[:, 0], two[:, 1]).item(),
+        "debias=True counts": lambda: WassersteinPenalty(debias=True)(
+            f, two[:, 0], sample_weight=torch.ones(4)).item(),
         "n_bins = 0: expected": lambda: wasserstein_penalty(f, two[:, 0], n_bins=0),
         "has 1 attributes and `s` has 2": lambda: WassersteinPenalty()(f, two, ref=(f, two[:, 0])),
+        "`ref_s` has 1 attributes": lambda: wasserstein_penalty(
+            f, two, ref_scores=f, ref_s=two[:, 0]).item(),
         "has 2 attributes and `s` has 1": lambda: WassersteinPenalty()(f, two[:, 0], ref=(f, two)),
     }
     for wrong in (dict(relative=True), dict(weights="share"), dict(p=1), dict(grad="paper")):
@@ -322,6 +328,15 @@ def test_weights_of_samples_in_any_order():
     (x, v), (y, w) = (rng.random((2, n)) for n in (30, 20))
     found = wasserstein_1d(x, y, 1, v, w).item()
     assert found == pytest.approx(stats.wasserstein_distance(x, y, v, w), rel=1e-9)
+
+
+def test_cells_of_long_samples():
+    "Their product is beyond 32 bits."
+    n, m = 70_000, 50_001
+    i, j, width = rank_cells(n, m)
+    assert (i.min(), i.max(), j.min(), j.max()) == (0, n - 1, 0, m - 1)
+    assert width.min() >= 0 and width.sum() == n * m
+    assert (np.bincount(i, width) == m).all() and (np.bincount(j, width) == n).all()
 
 
 def test_where_points_are_carried_is_a_number():
@@ -402,6 +417,13 @@ def test_ends_of_a_grid_may_be_zero():
     f, s = torch.tensor([.2, .4, .8]), torch.tensor([0, 1, 1])
     assert group_cdf(f, s, 4, lo=0, hi=1).eta.tolist() == [0, .25, .5, .75, 1]
     assert group_cdf(-f, s, 4, lo=-1, hi=0).eta.tolist() == [-1, -.75, -.5, -.25, 0]
+
+
+def test_a_grid_takes_scores_of_any_precision():
+    cdf = group_cdf(torch.tensor([.25, .75]), torch.tensor([0, 1]), 2, lo=0, hi=1)
+    f, s = torch.tensor([.125, .5], dtype=torch.float64), torch.tensor([0, 1])
+    assert said(lambda: cdf.at(f, s).tolist()) == [.25, 0]
+    assert said(lambda: cdf.bin_mass(f, s).tolist()) == [1, 1]
 
 
 def test_counts_of_different_grids_are_not_added():
@@ -642,6 +664,20 @@ def test_rows_of_all_processes_arrive(sizes):
         (a, b), own = told
         assert torch.equal(a, f) and torch.equal(b, s)
         assert (own.start, own.stop) == tuple(cuts[rank:rank + 2])
+
+
+def test_processes_are_told_of_settings_and_of_too_many_rows():
+    "The rows of all count, and what each of them is asked to compare."
+    f, meeting = torch.rand(2, 30), Barrier(2, timeout=60)
+    meeting.seen = [None] * 2
+    def one(rank):
+        own = Letters(rank, 2, meeting)
+        few, many = (own.gather(f[rank], most=most)[0] for most in (60, 59))
+        return few[0].tolist(), many, said(lambda: own.gather(f[rank], settings=rank))
+    with ThreadPoolExecutor(2) as pool: found = list(pool.map(one, range(2)))
+    for few, many, told in found:
+        assert few == f.flatten().tolist() and many is None
+        assert str(told).startswith("The processes compare with different settings"), told
 
 
 def test_one_of_several_processes_may_compare_alone(monkeypatch):

@@ -19,7 +19,7 @@ from fairw2_nb.experiments.experiment import Experiment, mean_sd, rows_of, run_r
 from fairw2_nb.experiments.mnist import digit_metrics, find_flipped
 from fairw2_nb.experiments.results import append_row, read_rows
 from fairw2_nb.metrics import disparities as d
-from fairw2_nb.metrics.intervals import bootstrap, log_ratio_se, tally
+from fairw2_nb.metrics.intervals import bootstrap, log_ratio_se, metric_row, tally
 from fairw2_nb.metrics.report import fairness_report, threshold_for_rate
 from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.training.left_out import Aim, binormal_rates, deal_folds
@@ -161,9 +161,13 @@ def test_intervals_in_closed_form():
     row = row_of(report, "DP difference")
     assert row.low == pytest.approx(t - r - np.hypot(t - b[0], a[1] - r))
     assert row.high == pytest.approx(t - r + np.hypot(b[1] - t, r - a[0]))
-    row, z = row_of(report, "DI"), stats.norm.ppf(.95)
-    se = np.sqrt(sum((1 - v) / v / (s == k).sum() for k, v in ((0, r), (1, t))))
-    assert (row.low, row.high) == pytest.approx((r / t * np.exp(-z * se), r / t * np.exp(z * se)))
+    for name, v in (("DI", g), ("DMSE", g != y)):
+        row, z = row_of(report, name), stats.norm.ppf(.95)
+        rates = [v[s == k].mean() for k in (0, 1)]
+        ratio = min(rates) / max(rates)
+        se = np.sqrt(sum((1 - r) / r / (s == k).sum() for k, r in enumerate(rates)))
+        ends = ratio * np.exp(-z * se), min(ratio * np.exp(z * se), 1)
+        assert (row.value, row.low, row.high) == pytest.approx((ratio, *ends))
 
 
 def test_interval_of_equalised_odds_is_that_of_the_larger_gap():
@@ -183,6 +187,12 @@ def test_interval_of_a_ratio_of_nothing():
     row = row_of(fairness_report(f > .5, f, s), "DI")
     a, b = (stats.binomtest(k, 40).proportion_ci(method="wilson") for k in (0, 30))
     assert (row.value, row.low) == (0, 0) and row.high == pytest.approx(a.high / b.low)
+
+
+def test_undefined_resamples_are_counted():
+    row = metric_row("TP", 0, .5, np.array([.5, np.nan, .7, np.nan]), ci=.5)
+    assert (row.low, row.high) == pytest.approx((.55, .65))
+    assert row.note == "undefined in 2 of 4 resamples"
 
 
 def test_every_block_of_resamples_is_drawn_anew():

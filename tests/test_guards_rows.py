@@ -87,7 +87,10 @@ def test_shares_of_the_error():
         asked = np.log(ratio / pair_bound(x_a, n_a, x_b, n_b, .05, ratio)) / se
         assert stats.norm.isf(.84 * .05) < asked < 1.05 * stats.norm.isf(.84 * .05)
     ends = stats.binomtest(7, 40).proportion_ci(1 - 2 * .05 / 25, method="exact")
-    assert worst_pairs(5, 30, 7, 40, .05, .8, False)[1].max() == pytest.approx(ends.high)
+    p_a, p_b = worst_pairs(5, 30, 7, 40, .05, .8, False)
+    assert p_b.max() == pytest.approx(ends.high)
+    ends = stats.binomtest(5, 30).proportion_ci(1 - 2 * .05 / 25, method="exact")
+    assert p_a.min() == pytest.approx(ends.low)
 
 
 def test_each_candidate_has_its_threshold():
