@@ -1541,6 +1541,9 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("function: other attributes of the reference", "penalty.loss",
          'same_columns(how.columns, ref_s, "ref_s")',
          'same_columns(columns_of(ref_s), ref_s, "ref_s")'),
+        ("given: labels between 0 and 1 pass", "basics.checks",
+         "if binary and not ((y == 0) | (y == 1)).all():",
+         "if binary and not ((y >= 0) & (y <= 1)).all():"),
     ],
     f"{GUARDS}::test_a_group_that_stays_away_is_remembered": [
         ("automatic ring: the last group is not missed", "penalty.references",
@@ -1629,6 +1632,30 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("rank cells: counted in 32 bits", "transport.sorting",
          "if xp is np: knots.sort(stable=True)",
          "if xp is np: knots = np.sort(knots.astype(np.int32))"),
+    ],
+    f"{GUARDS}::test_lengths_of_all_are_compared": [
+        ("lengths: of the first two", "basics.checks",
+         "if len(set(sizes.values())) > 1:", "if len(set([*sizes.values()][:2])) > 1:"),
+    ],
+    f"{GUARDS}::test_attributes_go_by_their_names": [
+        ("attributes: in the order of their groups", "basics.groups",
+         "for c, v in zip(named, parts)]", "for c, v in zip(groups or named, parts)]"),
+    ],
+    f"{GUARDS}::test_parts_of_a_checksum_are_told_apart": [
+        ("checksum: parts run together", "basics.files",
+         'hashlib.sha256(b"|".join(parts))', 'hashlib.sha256(b"".join(parts))'),
+    ],
+    f"{GUARDS}::test_nothing_is_decoded_beside_the_package": [
+        ("cache: in the folder of the package", "basics.files",
+         "in (folder.resolve(), *folder.resolve().parents):", "in folder.resolve().parents:"),
+    ],
+    f"{GUARDS}::test_a_lock_that_is_held_is_not_waited_for": [
+        ("lock: waited for without an end", "basics.files",
+         "lock.acquire(timeout=wait,", "lock.acquire(timeout=wait or -1,"),
+    ],
+    f"{GUARDS}::test_labels_are_not_pulled": [
+        ("labels: pulled like scores", "basics.checks",
+         "return z.detach() if z.requires_grad else z", "return z"),
     ],
 }
 

@@ -2,15 +2,20 @@
 
 Loops, autograd through a sort, finite differences, SciPy: nothing below is compared with another
 part of the package. `mutants.py` lists the errors that these checks must notice."""
+import hashlib
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import combinations
 from threading import Barrier
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from fairw2_nb.basics.checks import check_lengths
+from fairw2_nb.basics.files import cache_dir, checksum, locked, package_dir
+from fairw2_nb.basics.groups import as_codes
 from fairw2_nb.basics.processes import World
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.models.mlp import FairMLPClassifier
@@ -29,6 +34,7 @@ from fairw2_nb.transport.barycentre import survey_tensor
 from fairw2_nb.transport.exact import transport_map, wasserstein_1d
 from fairw2_nb.transport.grid import group_cdf
 from fairw2_nb.transport.sorting import rank_cells
+from filelock import FileLock
 from scipy import stats
 from torch import nn
 from torch.autograd import forward_ad
@@ -153,6 +159,13 @@ def test_weights_of_errors_are_repetitions(on):
     both_close(found, by_sorting(v.repeat_interleave(times), s.repeat_interleave(times)), f)
 
 
+def test_labels_are_not_pulled():
+    f, s, y = (v.requires_grad_() if v.is_floating_point() else v for v in draw(40, 0))
+    WassersteinPenalty(on="error")(f, s, y).backward()
+    assert y.grad is None
+    both_close(WassersteinPenalty(on="error")(f, s, y), by_sorting((f - y.detach()) ** 2, s), f)
+
+
 def variance_by_loop(values, weights=None):
     weights = [1.] * len(values) if weights is None else weights
     total = sum(weights)
@@ -246,6 +259,8 @@ def test_what_cannot_be_compared_is_refused():
     half[1, 0] = .5
     refused = {
         "column 0 holds 0.5": lambda: WassersteinPenalty()(f, half).item(),
+        "0 and 1 only for `given`": lambda: WassersteinPenalty(given=1)(
+            f, two[:, 0], two[:, 1] / 2).item(),
         "column 1 holds 100": lambda: WassersteinPenalty()(f, 100 * two[:, :2].long()).item(),
         "but holds [inf]": lambda: WassersteinPenalty()(f, torch.tensor([0., 1, 1, torch.inf])),
         "what `on` returned": lambda: WassersteinPenalty(
@@ -619,6 +634,41 @@ def test_precision_of_values():
     f = torch.tensor([0., 131072.], dtype=torch.bfloat16)
     found = said(lambda: WassersteinPenalty(reference=0)(f, torch.tensor([0, 1])).item())
     assert found == pytest.approx(131072. ** 2)
+
+
+def test_lengths_of_all_are_compared():
+    told = said(lambda: check_lengths(y=[0, 1], scores=[0, 1], s=[0, 1, 1]))
+    assert str(told).endswith("`y` 2, `scores` 2, `s` 3.")
+
+
+def test_attributes_go_by_their_names():
+    "In whatever order their groups are given."
+    table = pd.DataFrame({"sex": ["f", "m", "f"], "race": ["b", "a", "b"]})
+    found = said(lambda: as_codes(table, {"race": ["b", "a"], "sex": ["m", "f"]}))
+    assert not isinstance(found, str), found
+    codes, groups = found
+    assert codes.tolist() == [[1, 0], [0, 1], [1, 0]]
+    assert groups == {"sex": ("m", "f"), "race": ("b", "a")}
+
+
+def test_parts_of_a_checksum_are_told_apart():
+    assert checksum(b"a", b"bc") == hashlib.sha256(b"a|bc").hexdigest()[:12]
+
+
+def test_nothing_is_decoded_beside_the_package():
+    for folder in (package_dir(), package_dir().parent, package_dir().parent / "cache"):
+        assert "lies beside the package" in str(said(lambda: cache_dir(folder)))
+
+
+def test_a_lock_that_is_held_is_not_waited_for(tmp_path):
+    def take():
+        with locked(tmp_path / "lock", "busy"): return "taken"
+    with ThreadPoolExecutor(1) as pool:
+        with FileLock(tmp_path / "lock", is_singleton=False):
+            found = pool.submit(said, take)
+            wait([found], 5)
+        assert found.result() == "busy"
+    assert take() == "taken"
 
 
 # several processes
