@@ -1657,6 +1657,20 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("labels: pulled like scores", "basics.checks",
          "return z.detach() if z.requires_grad else z", "return z"),
     ],
+    f"{GUARDS}::test_groups_in_an_order_of_their_own": [
+        ("groups: an order of 0 and 1 is ignored", "basics.groups",
+         "if absent and all(v in range(len(groups)) for v in labels):",
+         "if all(v in range(len(groups)) for v in labels):"),
+    ],
+    f"{GUARDS}::test_whole_numbers_are_compared_in_the_usual_precision": [
+        ("whole numbers: in double precision", "basics.checks",
+         "x.to(torch.get_default_dtype())", "x.double()"),
+    ],
+    f"{GUARDS}::test_a_grid_has_no_reference": [
+        ("processes: a reference beside the grid", "penalty.loss",
+         "if crowd and crowd.gridded: return distance(values, None, how, crowd)",
+         "if crowd and crowd.gridded: return distance(values, ref, how, crowd)"),
+    ],
 }
 
 IN_MAKE_TEST = {  # these few also run in `make test`

@@ -19,7 +19,7 @@ from fairw2_nb.basics.groups import as_codes
 from fairw2_nb.basics.processes import World
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.models.mlp import FairMLPClassifier
-from fairw2_nb.penalty import distributed
+from fairw2_nb.penalty import distributed, loss
 from fairw2_nb.penalty.comparisons import How, Sample
 from fairw2_nb.penalty.distributed import on_grid
 from fairw2_nb.penalty.loss import compare, WassersteinPenalty, wasserstein_penalty
@@ -651,6 +651,17 @@ def test_attributes_go_by_their_names():
     assert groups == {"sex": ("m", "f"), "race": ("b", "a")}
 
 
+def test_groups_in_an_order_of_their_own():
+    "Labels 0 and 1 that are named in turn are no codes."
+    codes, groups = as_codes([0, 1, 0], [1, 0])
+    assert codes.tolist() == [1, 0, 1] and groups == (1, 0)
+
+
+def test_whole_numbers_are_compared_in_the_usual_precision():
+    found = wasserstein_1d(torch.tensor([1, 2]), np.array([4, 6]))
+    assert found.dtype == torch.float32 and found.item() == (3 ** 2 + 4 ** 2) / 2
+
+
 def test_parts_of_a_checksum_are_told_apart():
     assert checksum(b"a", b"bc") == hashlib.sha256(b"a|bc").hexdigest()[:12]
 
@@ -737,6 +748,28 @@ def test_one_of_several_processes_may_compare_alone(monkeypatch):
     assert found == pytest.approx(by_sorting(f, s).item())
 
 
+class Two(Letters):
+    "Two processes that gather either letters, if there are limits, or all."
+    def gather(self, *columns, **limits):
+        kind = World if limits else Threads
+        return kind.gather(self, *columns, **limits)
+
+
+def test_a_grid_has_no_reference(monkeypatch):
+    "So many values need none."
+    monkeypatch.setattr(distributed, "GATHERED", 100)
+    (f, s, _), (rf, rs, _) = draw(300, 0), draw(200, 1)
+    meeting = Barrier(2, timeout=60)
+    meeting.seen = [None] * 2
+    monkeypatch.setattr(loss, "as_world", lambda rank: Two(rank, 2, meeting))
+    def one(rank):
+        penalty, own = WassersteinPenalty(), slice(rank, None, 2)
+        penalty.sync = rank
+        return said(lambda: penalty(f[own], s[own], None, (rf[own] + 5 * rs[own], rs[own])).item())
+    with ThreadPoolExecutor(2) as pool: found = list(pool.map(one, range(2)))
+    assert found == pytest.approx([by_sorting(f, s).item()] * 2, rel=1e-2)
+
+
 @pytest.mark.parametrize("options, gridded", [({}, True), (dict(debias=True), False),
                                               (dict(relative=True), False),
                                               (dict(grad="paper"), False)], ids=str)
@@ -746,10 +779,6 @@ def test_what_a_grid_cannot_give_is_gathered(monkeypatch, options, gridded):
     f, s, _ = draw(300, 0)
     penalty, meeting = WassersteinPenalty(**options), Barrier(2, timeout=60)
     meeting.seen = [None] * 2
-    class Two(Letters):
-        def gather(self, *columns, **limits):
-            kind = World if limits else Threads
-            return kind.gather(self, *columns, **limits)
     def one(rank):
         sample = Sample(f[rank::2], s[rank::2])
         return penalty.crowd(Two(rank, 2, meeting), sample, penalty.how())
