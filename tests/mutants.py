@@ -1627,6 +1627,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{MEASURES}::test_undefined_resamples_are_counted": [
         ("report: resamples are lost all or not at all", "metrics.intervals",
          "lost = len(draws) - len(good)", "lost = len(draws) * (not len(good))"),
+        ("ratios: a group of unknown rate is left out", "metrics.counts",
+         "return ratio(v.min(-1), v.max(-1))", "return ratio(np.nanmin(v, -1), np.nanmax(v, -1))"),
     ],
     f"{GUARDS}::test_cells_of_long_samples": [
         ("rank cells: counted in 32 bits", "transport.sorting",
@@ -1652,6 +1654,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{GUARDS}::test_a_lock_that_is_held_is_not_waited_for": [
         ("lock: waited for without an end", "basics.files",
          "lock.acquire(timeout=wait,", "lock.acquire(timeout=wait or -1,"),
+        ("lock: taken twice by one process", "basics.files",
+         "is_singleton=again)", "is_singleton=True)"),
     ],
     f"{GUARDS}::test_labels_are_not_pulled": [
         ("labels: pulled like scores", "basics.checks",

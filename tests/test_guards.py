@@ -679,6 +679,7 @@ def test_a_lock_that_is_held_is_not_waited_for(tmp_path):
             found = pool.submit(said, take)
             wait([found], 5)
         assert found.result() == "busy"
+    with locked(tmp_path / "lock", "busy"): assert said(take) == "busy"
     assert take() == "taken"
 
 

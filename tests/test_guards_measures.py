@@ -190,6 +190,7 @@ def test_interval_of_a_ratio_of_nothing():
 
 
 def test_undefined_resamples_are_counted():
+    assert np.isnan(d.lowest_over_highest(np.array([.2, np.nan, .4])))
     row = metric_row("TP", 0, .5, np.array([.5, np.nan, .7, np.nan]), ci=.5)
     assert (row.low, row.high) == pytest.approx((.55, .65))
     assert row.note == "undefined in 2 of 4 resamples"
