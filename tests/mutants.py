@@ -650,6 +650,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          '{"TP": n_1}', '{"TP": n_0 + n_1}'),
         ("intervals: the accuracy of a group of mean size", "metrics.intervals",
          "wilson(whole[m], N.sum(), z)", "wilson(whole[m], N.sum() / len(N), z)"),
+        ("intervals: TN counted over the positives", "metrics.intervals",
+         'size |= dict.fromkeys(("FP", "TN"), n_0)', 'size |= {"FP": n_0, "TN": n_1}'),
+        ("intervals: DMSE taken for a gap", "metrics.intervals",
+         'ratio_interval if m in ("DI", "DMSE") else', 'ratio_interval if m == "DI" else'),
     ],
     f"{MEASURES}::test_interval_of_equalised_odds_is_that_of_the_larger_gap": [
         ("intervals: equalised odds of the positives", "metrics.intervals",
@@ -686,6 +690,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "ndtri(.84 * error)", "ndtri(error)"),
         ("certificate: all of the error for each end", "metrics.certificate",
          "side, step = error / 25,", "side, step = error,"),
+        ("certificate: the lower rate beyond its own end", "metrics.certificate",
+         "np.maximum(ndtr(-room), side))", "ndtr(-room))"),
     ],
     f"{ROWS}::test_each_candidate_has_its_threshold": [
         ("certificate: the first threshold for all candidates", "metrics.certificate",
@@ -721,6 +727,9 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{MEASURES}::test_threshold_for_a_rate": [
         ("threshold: the share of negatives", "metrics.report",
          "np.abs(shares - rate)", "np.abs(1 - shares - rate)"),
+        ("threshold: the larger of two shares as near", "metrics.report",
+         "nearest = np.abs(shares - rate)[::-1].argmin()",
+         "nearest = len(shares) - 1 - np.abs(shares - rate).argmin()"),
     ],
     f"{MEASURES}::test_synthetic_logistic_by_its_formula": [
         ("data: groups turned round", "data.synthetic",
@@ -1120,6 +1129,8 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{GUARDS}::test_numbers_end_earlier_in_single_precision": [
         ("range: single precision is taken for double", "transport.barycentre",
          "3.4e38 if f.itemsize < 8", "3.4e38 if f.itemsize < 4"),
+        ("range: the largest score in the place of the range", "transport.barycentre",
+         "p * max(1., high - low) ** p", "p * max(1., high) ** p"),
     ],
     f"{GUARDS}::test_a_jump_needs_eight_old_scores": [
         ("jump: nine old scores are asked for", "penalty.references",
@@ -1279,6 +1290,9 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{GUARDS}::test_values_that_tie_in_two_groups": [
         ("ties: values of two groups share their pulls", "transport.exact",
          "sizes[:-1]): first[cut] = True", "sizes[:1]): first[cut] = True"),
+        ("ties: values of two groups alone share their pulls", "transport.barycentre",
+         "share_ties(x, array_module(x).concat(grads), mass, sizes)",
+         "share_ties(x, array_module(x).concat(grads), mass)"),
     ],
     f"{GUARDS}::test_what_is_kept_of_a_rare_group": [
         ("automatic ring: fewer of a rare group by default", "penalty.references",
@@ -1500,6 +1514,166 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{RUNS}::test_the_smallest_ratio_counts_every_group": [
         ("many groups: a group of one is left out", "experiments.groups",
          "def smallest_ratio(yes, n, at_least=1)", "def smallest_ratio(yes, n, at_least=2)"),
+    ],
+    f"{GUARDS}::test_a_batch_may_lack_a_group": [
+        ("reference: groups of the batch are counted to its last one", "penalty.gradients",
+         "xp.bincount(s, minlength=len(sizes))", "xp.bincount(s, minlength=int(s.max()) + 1)"),
+    ],
+    f"{GUARDS}::test_what_cannot_be_compared_is_refused": [
+        ("attributes: halves are cut off", "penalty.comparisons",
+         "(s < BASE) & (s == whole))", "(s < BASE))"),
+        ("groups: infinity is a whole number", "penalty.comparisons",
+         "good = (abs(s) < 2 ** 53) & (s == xp.floor(s))", "good = s == xp.floor(s)"),
+        ("reference: fewer attributes than the batch", "penalty.comparisons",
+         "if columns_of(s) != columns:", "if columns_of(s) > columns:"),
+        ("debiased: also where it is relative", "penalty.comparisons",
+         '(p, grad, how.relative, how.weights) != (2, "exact", False, "equal")',
+         '(p, grad, how.weights) != (2, "exact", "equal")'),
+        ("function: bins are not looked at", "penalty.loss",
+         '(grad, n_bins, weights, p, getattr(s, "ndim", 2))',
+         '(grad, 500, weights, p, getattr(s, "ndim", 2))'),
+        ("on: some infinite values pass", "penalty.comparisons",
+         "if not v.detach().isfinite().all():", "if v.detach().isnan().all():"),
+        ("debiased: weights are ignored", "penalty.debiased",
+         "if mass is not None:", "if mass is not None and mass.min() < 0:"),
+        ("attributes: 100 is 1 of the next one", "penalty.comparisons",
+         "(s < BASE) & (s == whole)", "(s <= BASE) & (s == whole)"),
+        ("function: other attributes of the reference", "penalty.loss",
+         'same_columns(how.columns, ref_s, "ref_s")',
+         'same_columns(columns_of(ref_s), ref_s, "ref_s")'),
+        ("given: labels between 0 and 1 pass", "basics.checks",
+         "if binary and not ((y == 0) | (y == 1)).all():",
+         "if binary and not ((y >= 0) & (y <= 1)).all():"),
+    ],
+    f"{GUARDS}::test_a_group_that_stays_away_is_remembered": [
+        ("automatic ring: the last group is not missed", "penalty.references",
+         "bincount(groups[keep], None, int(groups.max()) + 1)", "bincount(groups[keep], None, 0)"),
+        ("automatic ring: a rare group for a batch too long", "penalty.references",
+         "(age < self.oldest)", "(age <= self.oldest)"),
+    ],
+    f"{GUARDS}::test_what_is_infinite_is_not_remembered": [
+        ("ring: infinity is remembered", "penalty.references",
+         "if isfinite(f.sum()): return", "if f.sum() == f.sum(): return"),
+    ],
+    f"{GUARDS}::test_a_ring_in_half_precision_remembers": [
+        ("ring: written to a copy in half precision", "penalty.references",
+         "if dtype.is_floating_point: dtype = torch.promote_types(dtype, torch.float32)", "pass"),
+    ],
+    f"{GUARDS}::test_ends_of_a_grid_may_be_zero": [
+        ("grid: a last knot of 0 is no knot", "transport.grid",
+         "scores.max() if hi is None else hi", "hi or scores.max()"),
+        ("grid: a first knot of 0 is no knot", "transport.grid",
+         "scores.min() if lo is None else lo", "lo or scores.min()"),
+    ],
+    f"{GUARDS}::test_counts_of_different_grids_are_not_added": [
+        ("grid: one end is enough to be added", "transport.grid",
+         "or not torch.equal(a, b):", "or a[-1] != b[-1]:"),
+    ],
+    f"{MEASURES}::test_a_group_of_thirty_is_not_small": [
+        ("notes: a group of thirty has fewer than thirty", "metrics.report",
+         "if k < few]", "if k <= few]"),
+    ],
+    f"{MEASURES}::test_no_distance_of_scores_is_above_one": [
+        ("report: W_2 up to more than 1", "metrics.report",
+         "tuple(min(v, 1.) for v in sorted_interval", "tuple(v for v in sorted_interval"),
+    ],
+    f"{ROWS}::test_the_farthest_of_many_groups_are_named": [
+        ("pictures: the farthest by W_1", "metrics.plots",
+         "farthest_pair(parts, 2))", "farthest_pair(parts, 1))"),
+    ],
+    f"{ROWS}::test_nothing_is_promised_of_a_claim_that_is_met_just_so": [
+        ("certificate: a claim that is met just so needs a billion", "metrics.certificate",
+         "(value > target if ratio else value < target)",
+         "(value >= target if ratio else value <= target)"),
+    ],
+    f"{ROWS}::test_an_even_chance_may_be_asked_for": [
+        ("certificate: an even chance is refused", "metrics.certificate",
+         "if not .5 <= level < 1:", "if not .5 < level < 1:"),
+    ],
+    f"{GUARDS}::test_weights_of_errors_are_repetitions": [
+        ("weights: forgotten by what is compared", "penalty.loss",
+         "else compared(self.on, batch)", "else compared(self.on, batch)._replace(weight=None)"),
+        ("on: labels are rounded", "penalty.comparisons",
+         "f, y = sample.scores, sample.y.to(sample.scores)",
+         "f, y = sample.scores, sample.y.to(sample.scores).round()"),
+    ],
+    f"{GUARDS}::test_where_points_are_carried_is_a_number": [
+        ("transport map: part of the graph", "transport.exact",
+         "return (x.detach() - gx", "return (x - gx"),
+    ],
+    f"{GUARDS}::test_what_a_grid_cannot_give_is_gathered": [
+        ("processes: a debiased distance on the grid", "penalty.loss",
+         'always = how.relative or how.debias or how.grad == "paper"',
+         'always = how.relative or how.grad == "paper"'),
+        ("processes: the published gradient on a second grid", "penalty.loss",
+         'always = how.relative or how.debias or how.grad == "paper"',
+         "always = how.relative or how.debias"),
+    ],
+    f"{ROWS}::test_candidates_are_certified_with_their_labels": [
+        ("certificate: candidates without their labels", "metrics.certificate",
+         "certify(scores, s, y, threshold=each[name], **claim)",
+         "certify(scores, s, None, threshold=each[name], **claim)"),
+    ],
+    f"{GUARDS}::test_processes_are_told_of_settings_and_of_too_many_rows": [
+        ("processes: settings may differ", "basics.processes",
+         "if (heads[:, 1:] != heads[0, 1:]).any():", "if (heads[:, 1] != heads[0, 1]).any():"),
+        ("processes: the rows of one are too many, not of all", "basics.processes",
+         "if sum(sizes) > most:", "if max(sizes) > most:"),
+    ],
+    f"{GUARDS}::test_a_grid_takes_scores_of_any_precision": [
+        ("grid: scores stay in a precision of their own", "transport.grid",
+         "check_scores(scores).to(self.eta)", "check_scores(scores)"),
+    ],
+    f"{MEASURES}::test_undefined_resamples_are_counted": [
+        ("report: resamples are lost all or not at all", "metrics.intervals",
+         "lost = len(draws) - len(good)", "lost = len(draws) * (not len(good))"),
+        ("ratios: a group of unknown rate is left out", "metrics.counts",
+         "return ratio(v.min(-1), v.max(-1))", "return ratio(np.nanmin(v, -1), np.nanmax(v, -1))"),
+    ],
+    f"{GUARDS}::test_cells_of_long_samples": [
+        ("rank cells: counted in 32 bits", "transport.sorting",
+         "if xp is np: knots.sort(stable=True)",
+         "if xp is np: knots = np.sort(knots.astype(np.int32))"),
+    ],
+    f"{GUARDS}::test_lengths_of_all_are_compared": [
+        ("lengths: of the first two", "basics.checks",
+         "if len(set(sizes.values())) > 1:", "if len(set([*sizes.values()][:2])) > 1:"),
+    ],
+    f"{GUARDS}::test_attributes_go_by_their_names": [
+        ("attributes: in the order of their groups", "basics.groups",
+         "for c, v in zip(named, parts)]", "for c, v in zip(groups or named, parts)]"),
+    ],
+    f"{GUARDS}::test_parts_of_a_checksum_are_told_apart": [
+        ("checksum: parts run together", "basics.files",
+         'hashlib.sha256(b"|".join(parts))', 'hashlib.sha256(b"".join(parts))'),
+    ],
+    f"{GUARDS}::test_nothing_is_decoded_beside_the_package": [
+        ("cache: in the folder of the package", "basics.files",
+         "in (folder.resolve(), *folder.resolve().parents):", "in folder.resolve().parents:"),
+    ],
+    f"{GUARDS}::test_a_lock_that_is_held_is_not_waited_for": [
+        ("lock: waited for without an end", "basics.files",
+         "lock.acquire(timeout=wait,", "lock.acquire(timeout=wait or -1,"),
+        ("lock: taken twice by one process", "basics.files",
+         "is_singleton=again)", "is_singleton=True)"),
+    ],
+    f"{GUARDS}::test_labels_are_not_pulled": [
+        ("labels: pulled like scores", "basics.checks",
+         "return z.detach() if z.requires_grad else z", "return z"),
+    ],
+    f"{GUARDS}::test_groups_in_an_order_of_their_own": [
+        ("groups: an order of 0 and 1 is ignored", "basics.groups",
+         "if absent and all(v in range(len(groups)) for v in labels):",
+         "if all(v in range(len(groups)) for v in labels):"),
+    ],
+    f"{GUARDS}::test_whole_numbers_are_compared_in_the_usual_precision": [
+        ("whole numbers: in double precision", "basics.checks",
+         "x.to(torch.get_default_dtype())", "x.double()"),
+    ],
+    f"{GUARDS}::test_a_grid_has_no_reference": [
+        ("processes: a reference beside the grid", "penalty.loss",
+         "if crowd and crowd.gridded: return distance(values, None, how, crowd)",
+         "if crowd and crowd.gridded: return distance(values, ref, how, crowd)"),
     ],
 }
 

@@ -2,18 +2,24 @@
 
 Loops, autograd through a sort, finite differences, SciPy: nothing below is compared with another
 part of the package. `mutants.py` lists the errors that these checks must notice."""
+import hashlib
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import combinations
 from threading import Barrier
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from fairw2_nb.basics.checks import check_lengths
+from fairw2_nb.basics.files import cache_dir, checksum, locked, package_dir
+from fairw2_nb.basics.groups import as_codes
 from fairw2_nb.basics.processes import World
 from fairw2_nb.data.dataset import FairDataset
 from fairw2_nb.models.mlp import FairMLPClassifier
+from fairw2_nb.penalty import distributed, loss
 from fairw2_nb.penalty.comparisons import How, Sample
 from fairw2_nb.penalty.distributed import on_grid
 from fairw2_nb.penalty.loss import compare, WassersteinPenalty, wasserstein_penalty
@@ -25,7 +31,10 @@ from fairw2_nb.training.loop import fit, fresh_reference, own_pieces, train_step
 from fairw2_nb.training.objective import Objective
 from fairw2_nb.training.tasks import Binary
 from fairw2_nb.transport.barycentre import survey_tensor
-from fairw2_nb.transport.exact import wasserstein_1d
+from fairw2_nb.transport.exact import transport_map, wasserstein_1d
+from fairw2_nb.transport.grid import group_cdf
+from fairw2_nb.transport.sorting import rank_cells
+from filelock import FileLock
 from scipy import stats
 from torch import nn
 from torch.autograd import forward_ad
@@ -141,6 +150,22 @@ def test_weights_are_repetitions(p, groups):
     both_close(found, by_pairs(again, s, p=p, weights="share"), f)
 
 
+@pytest.mark.parametrize("on", ["error", lambda f, y: (f - y).abs()])
+def test_weights_of_errors_are_repetitions(on):
+    (f, s, y), times = draw(50, 7), torch.arange(50) % 4
+    f, y = f.requires_grad_(), y if on == "error" else y / 3 # any numbers, for a function
+    found = WassersteinPenalty(on=on)(f, s, y, sample_weight=times.double())
+    v = (f - y) ** 2 if on == "error" else (f - y).abs()
+    both_close(found, by_sorting(v.repeat_interleave(times), s.repeat_interleave(times)), f)
+
+
+def test_labels_are_not_pulled():
+    f, s, y = (v.requires_grad_() if v.is_floating_point() else v for v in draw(40, 0))
+    WassersteinPenalty(on="error")(f, s, y).backward()
+    assert y.grad is None
+    both_close(WassersteinPenalty(on="error")(f, s, y), by_sorting((f - y.detach()) ** 2, s), f)
+
+
 def variance_by_loop(values, weights=None):
     weights = [1.] * len(values) if weights is None else weights
     total = sum(weights)
@@ -214,7 +239,46 @@ def test_values_that_tie_in_two_groups():
     "The largest of a group is the smallest of the next one: each is pulled as one of its own."
     f = torch.tensor([.1, .2, .3, .3, .5, .5, .5, .7, .9], dtype=torch.float64).requires_grad_()
     s = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2])
-    both_close(WassersteinPenalty()(f, s), by_pairs(f, s), f)
+    for n in (6, 9): # two groups, and three
+        both_close(WassersteinPenalty()(f[:n], s[:n]), by_pairs(f[:n], s[:n]), f)
+
+
+def test_a_batch_may_lack_a_group():
+    "The last of three, which the reference has."
+    (f, s, _), (rf, a, b) = draw(40, 5), draw(45, 6)
+    f, ref = f.requires_grad_(), (rf, a + b.long())
+    found = said(lambda: WassersteinPenalty()(f, s, ref=ref))
+    assert not isinstance(found, str), found
+    both_close(found, by_pairs(f, s, *ref), f)
+
+
+def test_what_cannot_be_compared_is_refused():
+    "Halves and infinity name no group, a reference has the same attributes, options go together."
+    f, two = torch.rand(4), torch.tensor([[0., 1.], [0., 0.], [1., 1.], [1., 0.]])
+    half = two.clone()
+    half[1, 0] = .5
+    refused = {
+        "column 0 holds 0.5": lambda: WassersteinPenalty()(f, half).item(),
+        "0 and 1 only for `given`": lambda: WassersteinPenalty(given=1)(
+            f, two[:, 0], two[:, 1] / 2).item(),
+        "column 1 holds 100": lambda: WassersteinPenalty()(f, 100 * two[:, :2].long()).item(),
+        "but holds [inf]": lambda: WassersteinPenalty()(f, torch.tensor([0., 1, 1, torch.inf])),
+        "what `on` returned": lambda: WassersteinPenalty(
+            on=lambda f, y: 1 / (f - f[0]))(f, two[:, 0], two[:, 1]).item(),
+        "debias=True counts": lambda: WassersteinPenalty(debias=True)(
+            f, two[:, 0], sample_weight=torch.ones(4)).item(),
+        "n_bins = 0: expected": lambda: wasserstein_penalty(f, two[:, 0], n_bins=0),
+        "has 1 attributes and `s` has 2": lambda: WassersteinPenalty()(f, two, ref=(f, two[:, 0])),
+        "`ref_s` has 1 attributes": lambda: wasserstein_penalty(
+            f, two, ref_scores=f, ref_s=two[:, 0]).item(),
+        "has 2 attributes and `s` has 1": lambda: WassersteinPenalty()(f, two[:, 0], ref=(f, two)),
+    }
+    for wrong in (dict(relative=True), dict(weights="share"), dict(p=1), dict(grad="paper")):
+        told = said(lambda: str(WassersteinPenalty(debias=True, **wrong)))
+        assert told.startswith("debias=True needs"), (wrong, told)
+    for words, call in refused.items():
+        told = said(call)
+        assert isinstance(told, str) and words in told, (words, told)
 
 
 def test_equal_scores_have_no_relative_distance():
@@ -279,6 +343,23 @@ def test_weights_of_samples_in_any_order():
     (x, v), (y, w) = (rng.random((2, n)) for n in (30, 20))
     found = wasserstein_1d(x, y, 1, v, w).item()
     assert found == pytest.approx(stats.wasserstein_distance(x, y, v, w), rel=1e-9)
+
+
+def test_cells_of_long_samples():
+    "Their product is beyond 32 bits."
+    n, m = 70_000, 50_001
+    i, j, width = rank_cells(n, m)
+    assert (i.min(), i.max(), j.min(), j.max()) == (0, n - 1, 0, m - 1)
+    assert width.min() >= 0 and width.sum() == n * m
+    assert (np.bincount(i, width) == m).all() and (np.bincount(j, width) == n).all()
+
+
+def test_where_points_are_carried_is_a_number():
+    "Four points onto two, without gradient, in the precision of the points."
+    x, y = torch.tensor([3., 1., 5., 2.], requires_grad=True), torch.tensor([8., 2.]).double()
+    found = transport_map(x, y)
+    assert found.tolist() == [8., 2., 8., 2.]
+    assert found.dtype == torch.float32 and not found.requires_grad
 
 
 def test_several_attributes():
@@ -347,6 +428,28 @@ def test_printed_gradient(p, on, referred):
     np.testing.assert_allclose(scores.grad, wanted, rtol=1e-9, atol=1e-12)
 
 
+def test_ends_of_a_grid_may_be_zero():
+    f, s = torch.tensor([.2, .4, .8]), torch.tensor([0, 1, 1])
+    assert group_cdf(f, s, 4, lo=0, hi=1).eta.tolist() == [0, .25, .5, .75, 1]
+    assert group_cdf(-f, s, 4, lo=-1, hi=0).eta.tolist() == [-1, -.75, -.5, -.25, 0]
+
+
+def test_a_grid_takes_scores_of_any_precision():
+    cdf = group_cdf(torch.tensor([.25, .75]), torch.tensor([0, 1]), 2, lo=0, hi=1)
+    f, s = torch.tensor([.125, .5], dtype=torch.float64), torch.tensor([0, 1])
+    assert said(lambda: cdf.at(f, s).tolist()) == [.25, 0]
+    assert said(lambda: cdf.bin_mass(f, s).tolist()) == [1, 1]
+
+
+def test_counts_of_different_grids_are_not_added():
+    f, s = torch.tensor([.2, .4, .8]), torch.tensor([0, 1, 1])
+    whole = group_cdf(f, s, 4, lo=0, hi=1)
+    assert said(lambda: (whole + whole).n.tolist()) == [2, 4]
+    for ends in (dict(lo=.1, hi=1), dict(lo=0, hi=.9)):
+        told = said(lambda: (whole + group_cdf(f, s, 4, **ends)).n.tolist())
+        assert str(told).startswith("The two grids differ")
+
+
 def test_printed_gradient_of_a_squared_error():
     "Appendix B before its chain rule: for the error itself."
     f, s, y = draw(30, 4)
@@ -383,6 +486,24 @@ def test_ring_remembers_what_and_whose():
     assert found == [(2., True, 2.), (3., False, 0.), (4., True, 1.), (5., False, 2.)]
 
 
+def test_what_is_infinite_is_not_remembered():
+    "Nor where `given` does not look."
+    f, s, y = torch.tensor([.1, .4, .7, .9]), torch.tensor([0, 1, 0, 1]), torch.tensor([1, 1, 0, 0])
+    for bad in (torch.inf, -torch.inf, torch.nan):
+        penalty = WassersteinPenalty(given=1)
+        holed = torch.where(y == 1, f, torch.tensor(bad))
+        told = said(lambda: penalty(holed, s, y).item())
+        assert str(told).startswith("`scores` holds 2 NaN or infinite of 4 values"), told
+
+
+def test_a_ring_in_half_precision_remembers():
+    for kept in (Ring(4), AutoRing()):
+        kept = kept.half()
+        for f in (torch.tensor([.25, .5]), torch.tensor([.75, 1.])):
+            kept.push(f.half(), f > .3)
+        assert sorted(kept.filled()[0].tolist()) == [.25, .5, .75, 1.]
+
+
 def test_automatic_ring_by_a_loop():
     "Batches of 20: the last 13 of them, more of a rare group, and after a jump nothing older."
     penalty, seen = WassersteinPenalty(reference=AutoRing(least=60, oldest=50)), []
@@ -416,6 +537,17 @@ def test_what_is_kept_of_a_rare_group(every, kept):
     scores, s, _ = penalty.ring.filled()
     assert scores[s == 0].tolist() == pytest.approx(born[-kept:])
     assert (s == 1).sum() == sum(20 - (k % every == 0) for k in range(137, 150)) # 256 / 20
+
+
+def test_a_group_that_stays_away_is_remembered():
+    "For 64 batches, whatever its number."
+    for rare in (0, 1):
+        ring = AutoRing()
+        ring.push(torch.linspace(0, 1, 30), torch.full((30,), rare))
+        for k in range(64):
+            assert (ring.filled()[1] == rare).sum() == 30, k
+            ring.push(torch.linspace(0, 1, 20), torch.full((20,), 1 - rare))
+        assert not (ring.filled()[1] == rare).any()
 
 
 @pytest.mark.parametrize("old, new, means, shift", [((40, 10), (5, 25), (0., 5.), 0.),
@@ -463,7 +595,8 @@ def test_groups_of_any_number(last):
 def test_numbers_end_earlier_in_single_precision():
     s = torch.tensor([0, 1])
     f = torch.tensor([0., 1e30])
-    assert "numbers end at 3.4e+38" in str(said(lambda: WassersteinPenalty()(f, s).item()))
+    for g in (f, -f, f / 2 - 5e29):
+        assert "numbers end at 3.4e+38" in str(said(lambda: WassersteinPenalty()(g, s).item()))
     assert said(lambda: WassersteinPenalty()(f.double(), s).item()) == pytest.approx(1e60)
 
 
@@ -501,6 +634,53 @@ def test_precision_of_values():
     f = torch.tensor([0., 131072.], dtype=torch.bfloat16)
     found = said(lambda: WassersteinPenalty(reference=0)(f, torch.tensor([0, 1])).item())
     assert found == pytest.approx(131072. ** 2)
+
+
+def test_lengths_of_all_are_compared():
+    told = said(lambda: check_lengths(y=[0, 1], scores=[0, 1], s=[0, 1, 1]))
+    assert str(told).endswith("`y` 2, `scores` 2, `s` 3.")
+
+
+def test_attributes_go_by_their_names():
+    "In whatever order their groups are given."
+    table = pd.DataFrame({"sex": ["f", "m", "f"], "race": ["b", "a", "b"]})
+    found = said(lambda: as_codes(table, {"race": ["b", "a"], "sex": ["m", "f"]}))
+    assert not isinstance(found, str), found
+    codes, groups = found
+    assert codes.tolist() == [[1, 0], [0, 1], [1, 0]]
+    assert groups == {"sex": ("m", "f"), "race": ("b", "a")}
+
+
+def test_groups_in_an_order_of_their_own():
+    "Labels 0 and 1 that are named in turn are no codes."
+    codes, groups = as_codes([0, 1, 0], [1, 0])
+    assert codes.tolist() == [1, 0, 1] and groups == (1, 0)
+
+
+def test_whole_numbers_are_compared_in_the_usual_precision():
+    found = wasserstein_1d(torch.tensor([1, 2]), np.array([4, 6]))
+    assert found.dtype == torch.float32 and found.item() == (3 ** 2 + 4 ** 2) / 2
+
+
+def test_parts_of_a_checksum_are_told_apart():
+    assert checksum(b"a", b"bc") == hashlib.sha256(b"a|bc").hexdigest()[:12]
+
+
+def test_nothing_is_decoded_beside_the_package():
+    for folder in (package_dir(), package_dir().parent, package_dir().parent / "cache"):
+        assert "lies beside the package" in str(said(lambda: cache_dir(folder)))
+
+
+def test_a_lock_that_is_held_is_not_waited_for(tmp_path):
+    def take():
+        with locked(tmp_path / "lock", "busy"): return "taken"
+    with ThreadPoolExecutor(1) as pool:
+        with FileLock(tmp_path / "lock", is_singleton=False):
+            found = pool.submit(said, take)
+            wait([found], 5)
+        assert found.result() == "busy"
+    with locked(tmp_path / "lock", "busy"): assert said(take) == "busy"
+    assert take() == "taken"
 
 
 # several processes
@@ -548,11 +728,64 @@ def test_rows_of_all_processes_arrive(sizes):
         assert (own.start, own.stop) == tuple(cuts[rank:rank + 2])
 
 
+def test_processes_are_told_of_settings_and_of_too_many_rows():
+    "The rows of all count, and what each of them is asked to compare."
+    f, meeting = torch.rand(2, 30), Barrier(2, timeout=60)
+    meeting.seen = [None] * 2
+    def one(rank):
+        own = Letters(rank, 2, meeting)
+        few, many = (own.gather(f[rank], most=most)[0] for most in (60, 59))
+        return few[0].tolist(), many, said(lambda: own.gather(f[rank], settings=rank))
+    with ThreadPoolExecutor(2) as pool: found = list(pool.map(one, range(2)))
+    for few, many, told in found:
+        assert few == f.flatten().tolist() and many is None
+        assert str(told).startswith("The processes compare with different settings"), told
+
+
 def test_one_of_several_processes_may_compare_alone(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2") # and no process group
     f, s, _ = draw(30, 0)
     found = said(lambda: WassersteinPenalty(sync=False)(f, s).item())
     assert found == pytest.approx(by_sorting(f, s).item())
+
+
+class Two(Letters):
+    "Two processes that gather either letters, if there are limits, or all."
+    def gather(self, *columns, **limits):
+        kind = World if limits else Threads
+        return kind.gather(self, *columns, **limits)
+
+
+def test_a_grid_has_no_reference(monkeypatch):
+    "So many values need none."
+    monkeypatch.setattr(distributed, "GATHERED", 100)
+    (f, s, _), (rf, rs, _) = draw(300, 0), draw(200, 1)
+    meeting = Barrier(2, timeout=60)
+    meeting.seen = [None] * 2
+    monkeypatch.setattr(loss, "as_world", lambda rank: Two(rank, 2, meeting))
+    def one(rank):
+        penalty, own = WassersteinPenalty(), slice(rank, None, 2)
+        penalty.sync = rank
+        return said(lambda: penalty(f[own], s[own], None, (rf[own] + 5 * rs[own], rs[own])).item())
+    with ThreadPoolExecutor(2) as pool: found = list(pool.map(one, range(2)))
+    assert found == pytest.approx([by_sorting(f, s).item()] * 2, rel=1e-2)
+
+
+@pytest.mark.parametrize("options, gridded", [({}, True), (dict(debias=True), False),
+                                              (dict(relative=True), False),
+                                              (dict(grad="paper"), False)], ids=str)
+def test_what_a_grid_cannot_give_is_gathered(monkeypatch, options, gridded):
+    "However many values there are."
+    monkeypatch.setattr(distributed, "GATHERED", 100)
+    f, s, _ = draw(300, 0)
+    penalty, meeting = WassersteinPenalty(**options), Barrier(2, timeout=60)
+    meeting.seen = [None] * 2
+    def one(rank):
+        sample = Sample(f[rank::2], s[rank::2])
+        return penalty.crowd(Two(rank, 2, meeting), sample, penalty.how())
+    with ThreadPoolExecutor(2) as pool: found = list(pool.map(one, range(2)))
+    assert [crowd.gridded for crowd in found] == [gridded] * 2
+    if not gridded: assert len(found[0].columns[0]) == 300
 
 
 @pytest.mark.parametrize("given", [None, 1])

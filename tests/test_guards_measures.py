@@ -19,7 +19,7 @@ from fairw2_nb.experiments.experiment import Experiment, mean_sd, rows_of, run_r
 from fairw2_nb.experiments.mnist import digit_metrics, find_flipped
 from fairw2_nb.experiments.results import append_row, read_rows
 from fairw2_nb.metrics import disparities as d
-from fairw2_nb.metrics.intervals import bootstrap, log_ratio_se, tally
+from fairw2_nb.metrics.intervals import bootstrap, log_ratio_se, metric_row, tally
 from fairw2_nb.metrics.report import fairness_report, threshold_for_rate
 from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.training.left_out import Aim, binormal_rates, deal_folds
@@ -149,7 +149,8 @@ def test_intervals_in_closed_form():
     g = f > .4
     for k in (0, 1):
         for name, of in (("TP", g[(s == k) & (y == 1)]), ("FP", g[(s == k) & (y == 0)]),
-                         ("GP", (g == y)[s == k]), ("positive rate", g[s == k])):
+                         ("TN", ~g[(s == k) & (y == 0)]), ("GP", (g == y)[s == k]),
+                         ("MSE", (g != y)[s == k]), ("positive rate", g[s == k])):
             row = row_of(report, name, k)
             np.testing.assert_allclose([row.low, row.high], wilson(of), rtol=1e-9, err_msg=name)
     for name, of in (("Acc", g == y), ("positive rate", g)):
@@ -160,9 +161,13 @@ def test_intervals_in_closed_form():
     row = row_of(report, "DP difference")
     assert row.low == pytest.approx(t - r - np.hypot(t - b[0], a[1] - r))
     assert row.high == pytest.approx(t - r + np.hypot(b[1] - t, r - a[0]))
-    row, z = row_of(report, "DI"), stats.norm.ppf(.95)
-    se = np.sqrt(sum((1 - v) / v / (s == k).sum() for k, v in ((0, r), (1, t))))
-    assert (row.low, row.high) == pytest.approx((r / t * np.exp(-z * se), r / t * np.exp(z * se)))
+    for name, v in (("DI", g), ("DMSE", g != y)):
+        row, z = row_of(report, name), stats.norm.ppf(.95)
+        rates = [v[s == k].mean() for k in (0, 1)]
+        ratio = min(rates) / max(rates)
+        se = np.sqrt(sum((1 - r) / r / (s == k).sum() for k, r in enumerate(rates)))
+        ends = ratio * np.exp(-z * se), min(ratio * np.exp(z * se), 1)
+        assert (row.value, row.low, row.high) == pytest.approx((ratio, *ends))
 
 
 def test_interval_of_equalised_odds_is_that_of_the_larger_gap():
@@ -182,6 +187,13 @@ def test_interval_of_a_ratio_of_nothing():
     row = row_of(fairness_report(f > .5, f, s), "DI")
     a, b = (stats.binomtest(k, 40).proportion_ci(method="wilson") for k in (0, 30))
     assert (row.value, row.low) == (0, 0) and row.high == pytest.approx(a.high / b.low)
+
+
+def test_undefined_resamples_are_counted():
+    assert np.isnan(d.lowest_over_highest(np.array([.2, np.nan, .4])))
+    row = metric_row("TP", 0, .5, np.array([.5, np.nan, .7, np.nan]), ci=.5)
+    assert (row.low, row.high) == pytest.approx((.55, .65))
+    assert row.note == "undefined in 2 of 4 resamples"
 
 
 def test_every_block_of_resamples_is_drawn_anew():
@@ -245,6 +257,7 @@ def test_threshold_for_a_rate(rate):
     tried = [np.mean(f > t) for t in np.r_[0, np.unique(f), np.unique(f) - 1e-9] if t >= 0]
     best = min(abs(v - rate) for v in tried)
     assert abs(np.mean(f > threshold_for_rate(f, rate)) - rate) == best
+    assert threshold_for_rate([.2, .8], .25) == pytest.approx(.9) # none or half: none
 
 
 # data
@@ -385,6 +398,20 @@ def test_an_accuracy_that_anybody_reaches(label):
         found = fairness_report(y ^ label, g ^ label, k % 2).notes
         words = f"The accuracy 0.750 is below 0.800, that of predicting {label} for everyone."
         assert [note for note in found if "accuracy 0" in note] == [words] * (wrong == 25)
+
+
+def test_a_group_of_thirty_is_not_small():
+    y, s = np.arange(99) % 2, np.repeat(["a", "b", "c"], [30, 29, 40])
+    small = [note for note in fairness_report(y, .2 + .6 * y, s).notes if "fewer" in note]
+    assert [note.split(":")[1].split(".")[0] for note in small] == [" b (29)"]
+
+
+def test_no_distance_of_scores_is_above_one():
+    parts = np.r_[np.zeros(9), .5], np.ones(10)
+    row = row_of(fairness_report([0] * 10 + [1] * 10, np.concatenate(parts), [0] * 10 + [1] * 10),
+                 "W2")
+    assert w2_interval(*parts)[2] > 1 == row.high
+    assert row.low == pytest.approx(w2_interval(*parts)[1])
 
 
 def test_weights_of_the_mixture():

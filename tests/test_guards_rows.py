@@ -87,7 +87,10 @@ def test_shares_of_the_error():
         asked = np.log(ratio / pair_bound(x_a, n_a, x_b, n_b, .05, ratio)) / se
         assert stats.norm.isf(.84 * .05) < asked < 1.05 * stats.norm.isf(.84 * .05)
     ends = stats.binomtest(7, 40).proportion_ci(1 - 2 * .05 / 25, method="exact")
-    assert worst_pairs(5, 30, 7, 40, .05, .8, False)[1].max() == pytest.approx(ends.high)
+    p_a, p_b = worst_pairs(5, 30, 7, 40, .05, .8, False)
+    assert p_b.max() == pytest.approx(ends.high)
+    ends = stats.binomtest(5, 30).proportion_ci(1 - 2 * .05 / 25, method="exact")
+    assert p_a.min() == pytest.approx(ends.low)
 
 
 def test_each_candidate_has_its_threshold():
@@ -96,6 +99,33 @@ def test_each_candidate_has_its_threshold():
     for name, cut in (("x", .3), ("y", np.sqrt(.6))):
         rates = [np.mean(f[s == k] > cut) for k in (False, True)]
         assert tried[name].value == pytest.approx(min(rates) / max(rates))
+
+
+def test_nothing_is_promised_of_a_claim_that_is_met_just_so():
+    "A ratio of .8 stays at .8, however many observations there are."
+    f = np.repeat([1., 0., 1., 0.], [40, 60, 50, 50])
+    found = certify(f, np.repeat([0, 1], 100), at_least=.8)
+    assert found.value == .8 and found.needed is None
+
+
+def test_candidates_are_certified_with_their_labels():
+    "Rates among the positives, 1/2 and 3/4, where those of all are equal."
+    y = np.tile([0, 0, 0, 0, 1, 1, 1, 1], 50)
+    s, rows = np.repeat([0, 1], 200), ([0, 1, 1, 1, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1, 1, 0])
+    f = np.concatenate([np.tile(row, 25) for row in rows])
+    try: found = certify_in_order([f], s, y, metric="EO ratio", at_least=.5)[1][0].value
+    except ValueError as error: found = str(error)
+    assert found == pytest.approx(.5 / .75)
+
+
+def test_an_even_chance_may_be_asked_for():
+    "Its bound lies between what was measured and a surer one."
+    f, s = np.arange(400) % 4 / 3, np.arange(400) % 2
+    def bound(level):
+        try: return certify(f > .5, s, metric="DP difference", at_most=.9, level=level).bound
+        except ValueError as error: return str(error)
+    assert not isinstance(bound(.5), str), bound(.5)
+    assert abs(np.mean(f[s == 0] > .5) - np.mean(f[s == 1] > .5)) < bound(.5) < bound(.95)
 
 
 def test_sentences_round_to_the_safe_side():
@@ -315,6 +345,15 @@ def test_pictures_show_the_numbers():
     ax = plot_cdfs([.1, .2, .6, .7, .3, .5, .8, .9], [0] * 4 + [1] * 4, arrows=2)
     ends = [(*note.xyann, *note.xy) for note in ax.texts]
     assert ends == [(.1, .25, .3, .25), (.6, .75, .8, .75)]
+    plt.close("all")
+
+
+def test_the_farthest_of_many_groups_are_named():
+    "By W_2, between the first and the third; W_1 is largest between the first two."
+    few = np.r_[np.full(90, .15), np.ones(10)]
+    f = np.concatenate([np.zeros(100), np.full(100, .3), few, np.full(500, .1)])
+    ax = plot_cdfs(f, np.repeat(np.arange(8), 100))
+    assert ax.get_legend_handles_labels()[1] == ["group 0", "group 2"]
     plt.close("all")
 
 
