@@ -238,6 +238,14 @@ def test_batches_of_a_classifier(n, asked, batch, monkeypatch):
     assert (seen[0]["batch_size"], adam.defaults["lr"]) == (batch, .001)
 
 
+def test_passes_go_on_until_the_gap_is_closed():
+    "Mean of min(0, z) of the positives, rounded at .01: alike in both groups."
+    x, y, s = (v.double().numpy() for v in synthetic_logistic(400).tensors)
+    z = ZafarFalseNegatives().fit(x, y, sensitive_features=s).decision_function(x)
+    missed = (z - np.hypot(z, .01)) / 2
+    assert abs(missed[(y == 1) & (s == 1)].mean() - missed[(y == 1) & (s == 0)].mean()) < 5e-4
+
+
 def test_both_fits_of_a_constraint_must_converge(monkeypatch):
     "ZFN warns if its second fit used all iterations, and counts those of both."
     x, y, s = (v.numpy() for v in synthetic_logistic(200).tensors)
