@@ -1281,6 +1281,9 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
          "min(int(ring), n // 4)", "int(ring)"),
     ],
     f"{ROWS}::test_tables_of_steering_and_curves_of_the_frontier": [
+        ("frontier: curves of constraints begin without the plain network",
+         "experiments.hypervolume",
+         '("ours", "penalty", "constraint")', '("ours", "penalty")'),
         ("steering rows: a quarter for a fifth", "experiments.steering",
          "between(.8, 1.2)", "between(.8, 1.25)"),
         ("steering rows: any shortfall is within", "experiments.steering",
@@ -1803,6 +1806,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
     f"{ROWS}::test_passes_go_on_until_the_gap_is_closed": [
         ("ZFN: two passes are enough", "models.zafar",
          "if before - value < 1e-5 * value: break", "if before - value < 1e5 * value: break"),
+    ],
+    f"{RUNS}::test_gap_of_the_oldest_tenth": [
+        ("ages: places in the sorted order for ranks", "experiments.ages",
+         'np.argsort(np.argsort(age, kind="stable"))', 'np.argsort(age, kind="stable")'),
     ],
 }
 

@@ -660,6 +660,10 @@ def test_tables_of_steering_and_curves_of_the_frontier():
     rows = [dict(method=m, batch=50, reference=r, strength=k, DI=.5, valid_DI=.5)
             for m, r, k in (("plain", None, 0.), ("W2", None, 8.), ("W2", 500, 8.))]
     assert hypervolume.frontier_rows(rows, "W2", 50).point.tolist() == ["plain 0.0", "W2 8.0"]
+    kinds = "ALM", "fairret", "reduction", "OxonFair"
+    rows += [dict(rows[1], method=name) for name in kinds]
+    found = {name: len(hypervolume.frontier_rows(rows, name, 50)) for name in kinds}
+    assert found == {"ALM": 2, "fairret": 2, "reduction": 1, "OxonFair": 1} # with the plain network
     assert [release(v) for v in ("0.1.2", "0.2", "1.10.3")] == ["0.1", "0.2", "1.10"]
 
 

@@ -365,6 +365,12 @@ def test_a_row_of_ages_by_loops(monkeypatch):
     assert row == pytest.approx(wanted, rel=1e-5)
 
 
+def test_gap_of_the_oldest_tenth():
+    "Nobody else is told yes, in whatever order the rows are."
+    age = np.random.default_rng(0).permutation(100)
+    assert ages.rate_gap((age >= 90).astype(float), age) == 1
+
+
 def test_pieces_of_age_are_of_equal_size(monkeypatch):
     "Four pieces of sixty ages; age is an input, and neither its piece nor the second education."
     k = np.arange(60)
