@@ -1811,6 +1811,10 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("ages: places in the sorted order for ranks", "experiments.ages",
          'np.argsort(np.argsort(age, kind="stable"))', 'np.argsort(age, kind="stable")'),
     ],
+    f"{ROWS}::test_usual_inputs_of_adult": [
+        ("Adult: education twice among the inputs", "data.adult",
+         'drop: list = ("education",)', "drop: list = ()"),
+    ],
 }
 
 IN_MAKE_TEST = {  # these few also run in `make test`

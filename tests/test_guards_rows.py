@@ -458,6 +458,19 @@ def test_packaged_tables_are_loaded_as_asked_for(module, load, fixed, monkeypatc
         assert .45 < (table["Black residents"] == "more").mean() < .5
 
 
+def test_usual_inputs_of_adult(monkeypatch):
+    "Education once, as a number; neither the sex nor the income; rows with a gap are left out."
+    k = np.arange(81)
+    columns = {"age": 20. + k % 40, "education": "a", "education-num": 1 + k % 13,
+               "sex": np.where(k % 2, "Male", "Female"), "income": np.where(k % 3, "<=50K", ">50K")}
+    frame = pd.DataFrame(columns)
+    frame.loc[80, "age"] = np.nan
+    monkeypatch.setattr(adult_data, "adult_frame", lambda: frame)
+    train, test = adult_data.load_adult()
+    assert train.names == test.names == ["age", "education-num"]
+    assert (len(train), len(test), train.groups) == (60, 20, ("Female", "Male"))
+
+
 def test_groups_of_digits_are_drawn_once(monkeypatch):
     "The coins of the test part come after those of the training part, from one generator."
     images = torch.zeros(300, 28, 28, dtype=torch.uint8)
