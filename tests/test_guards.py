@@ -1083,6 +1083,11 @@ def test_modes_and_seeds_of_a_training(monkeypatch, rank):
         assert net.training == mode
 
 
+def test_no_distance_is_measured_without_a_weight():
+    rows = fit(Line(), table(80, 0), epochs=2, batch_size=20, progress=False)
+    assert [[row[k] for k in ("W", "g_R", "g_W", "lam")] for row in rows] == [[0.] * 4] * 2
+
+
 def test_without_patience_the_last_weights_stay():
     "A learning rate that overshoots: an epoch before was better."
     train, valid, seen, net = table(60, 0), table(80, 1), [], Line()
@@ -1178,6 +1183,19 @@ def test_what_the_controller_says_at_the_end():
     assert "DI is 0.789 at accuracy 0.760; asked for were 0.8 and 0.75" in said(DI=.789)
     assert "DI is 0.800 at accuracy 0.740" in said(Acc=.74)
     assert "DI is 0.940, far beyond the target 0.8" in said(DI=.94)
+    rows = [dict(lam=1., Acc=.9, DI=.2), dict(lam=2., Acc=.76, DI=.8)]
+    assert TargetTuner(.8, acc=.75).verdict(rows) == "" != TargetTuner(.8).verdict(rows[::-1])
+
+
+def test_settings_of_a_tuner_stay_what_they_were_at_first():
+    "What a checkpoint must agree with: all of it, with the weight that it began with."
+    tuner = TargetTuner(.8, "DP difference", .7, alpha=.4, warm_up=1, up=1.3, down=.8, slack=.02)
+    wanted = {"tuner": "TargetTuner", "target": .8, "metric": "DP difference", "acc": .7,
+              "alpha": .4, "warm_up": 1, "up": 1.3, "down": .8, "slack": .02}
+    assert tuner.settings() == wanted
+    for epoch in (1, 2, 3):
+        tuner.after_epoch({"epoch": epoch, "DP difference": .9, "Acc": .9, "g_R": 1., "g_W": .5})
+    assert tuner.lam == pytest.approx(.4 * 1.3 ** 2 * 2) and tuner.settings() == wanted
 
 
 def test_the_distance_is_measured_before_the_weight_grows():
@@ -1189,6 +1207,14 @@ def test_the_distance_is_measured_before_the_weight_grows():
                   epochs=3, batch_size=50, opt=descent(.5), progress=False)
     np.testing.assert_allclose([(r["loss"], r["W"]) for r in history], rows, rtol=1e-4, atol=1e-6)
     assert_close(net.theta.detach().double(), theta, rtol=1e-4, atol=1e-5)
+
+
+def test_a_weight_grows_once_a_step():
+    "Four steps an epoch; the weight of each step, as it is seen after the step before."
+    lam, seen = RampedLambda(6., start=2, stop=8), []
+    fit(Line(), table(80, 0), lam=lam, epochs=3, batch_size=20, opt=descent(.1), progress=False,
+        watch=lambda _: seen.append(lam.lam))
+    np.testing.assert_allclose(seen, [0, 0, 1, 2, 3, 4, 5, 6, 6, 6, 6, 6], atol=1e-12)
 
 
 def test_alpha_goes_to_zero_where_the_accuracy_is_out_of_reach():

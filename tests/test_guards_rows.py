@@ -3,7 +3,9 @@
 As in `test_guards.py`, nothing is compared with another part of the package: closed forms, examples
 worked by hand, SciPy, and networks that are known."""
 import time
+import warnings
 from dataclasses import replace
+from inspect import signature
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,8 +31,9 @@ from fairw2_nb.metrics.report import fairness_report
 from fairw2_nb.models import mlp, networks
 from fairw2_nb.models.logistic import FairLogisticRegression
 from fairw2_nb.models.logistic_gradient import rounded_costs
-from fairw2_nb.models.zafar import ZafarAcceptance
+from fairw2_nb.models.zafar import ZafarAcceptance, ZafarFalseNegatives
 from fairw2_nb.penalty.loss import WassersteinPenalty
+from fairw2_nb.training.lambdas import TargetTuner
 from fairw2_nb.training.left_out import Aim
 from fairw2_nb.training.loop import _usual_penalty
 from fairw2_nb.training.mixtures import Blend
@@ -185,6 +188,20 @@ def test_rounded_kinks_by_differences(p):
     np.testing.assert_allclose(dy, wanted, rtol=1e-6, atol=1e-9)
 
 
+def test_equal_scores_share_a_rounded_kink():
+    "Two equal scores in each group: up and down by a little, sorted each time, and averaged."
+    x, y, eps = np.array([.2, .2, .7]), np.array([.1, .5, .5, .9]), .1
+
+    def value(x, y):
+        gaps = np.repeat(np.sort(x), 4) - np.repeat(np.sort(y), 3)
+        return np.mean(np.hypot(gaps, eps) - eps)
+    _, dx, dy = rounded_costs(eps)(x, y, 1)
+    wanted = [(value(x + e, y) - value(x - e, y)) / 2e-6 for e in 1e-6 * np.eye(3)]
+    np.testing.assert_allclose(dx, wanted, rtol=1e-5)
+    wanted = [(value(x, y + e) - value(x, y - e)) / 2e-6 for e in 1e-6 * np.eye(4)]
+    np.testing.assert_allclose(dy, wanted, rtol=1e-5)
+
+
 def test_kinks_are_rounded_off_to_a_thousandth():
     "The minimum of likelihood, W_1 by sorting and ridge over a grid of one coefficient."
     x, y, s = (v[:60].double().numpy() for v in synthetic_logistic(60).tensors)
@@ -229,9 +246,46 @@ def test_a_target_is_steered_to_as_asked_for(monkeypatch):
     x, y, s = (v.numpy() for v in synthetic_logistic(100).tensors)
     model = mlp.FairMLPClassifier(hidden=(5, 3), **asked).fit(x, y, sensitive_features=s)
     net, data, found = calls[0]
-    assert found == asked and (model.beta_, model.threshold_) == (.5, .4)
+    assert found == asked and (model.beta_, model.threshold_, model.lam_) == (.5, .4, 0.)
     assert [w.shape[0] for w in net.parameters() if w.ndim == 2] == [5, 3, 1]
     assert np.array_equal(data.s, s) and np.array_equal(data.y, y)
+    mlp.FairMLPClassifier(target=.8).fit(x, y, sensitive_features=s)
+    usual = dict(target=.8, metric="DI", threshold="rate", certify=None, lam=1., epochs=30,
+                 batch_size=512, lr=.005, seed=0, over="worst")
+    assert calls[1][2] == usual
+    assert [w.shape[0] for w in calls[1][0].parameters() if w.ndim == 2] == [16, 1]
+
+
+@pytest.mark.parametrize("n, asked, batch", [(20, 512, 20), (100, 512, 32), (2000, 512, 50),
+                                             (2000, 40, 40)])
+def test_batches_of_a_classifier(n, asked, batch, monkeypatch):
+    "A fortieth of the rows, between 32 and what was asked for; Adam at .001."
+    seen = []
+    monkeypatch.setattr(mlp, "fit_network", lambda *_, **options: seen.append(options) or [])
+    x, y, s = (v.numpy() for v in synthetic_logistic(n).tensors)
+    mlp.FairMLPClassifier(batch_size=asked).fit(x, y, sensitive_features=s)
+    adam = seen[0]["opt"]([torch.nn.Parameter(torch.zeros(1))])
+    assert (seen[0]["batch_size"], adam.defaults["lr"]) == (batch, .001)
+
+
+def test_passes_go_on_until_the_gap_is_closed():
+    "Mean of min(0, z) of the positives, rounded at .01: alike in both groups."
+    x, y, s = (v.double().numpy() for v in synthetic_logistic(400).tensors)
+    z = ZafarFalseNegatives().fit(x, y, sensitive_features=s).decision_function(x)
+    missed = (z - np.hypot(z, .01)) / 2
+    assert abs(missed[(y == 1) & (s == 1)].mean() - missed[(y == 1) & (s == 0)].mean()) < 5e-4
+
+
+def test_both_fits_of_a_constraint_must_converge(monkeypatch):
+    "ZFN warns if its second fit used all iterations, and counts those of both."
+    x, y, s = (v.numpy() for v in synthetic_logistic(200).tensors)
+    n = ZafarFalseNegatives(c=9.).fit(x, y, sensitive_features=s).n_iter_[0]
+    def procedure(self, risk, theta, *_): return theta, 3, False
+    monkeypatch.setattr(ZafarFalseNegatives, "_procedure", procedure)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model = ZafarFalseNegatives().fit(x, y, sensitive_features=s)
+    assert model.n_iter_[0] == n + 3 and len(said) == 1
 
 
 # steering
@@ -443,6 +497,19 @@ def test_packaged_tables_are_loaded_as_asked_for(module, load, fixed, monkeypatc
         assert .45 < (table["Black residents"] == "more").mean() < .5
 
 
+def test_usual_inputs_of_adult(monkeypatch):
+    "Education once, as a number; neither the sex nor the income; rows with a gap are left out."
+    k = np.arange(81)
+    columns = {"age": 20. + k % 40, "education": "a", "education-num": 1 + k % 13,
+               "sex": np.where(k % 2, "Male", "Female"), "income": np.where(k % 3, "<=50K", ">50K")}
+    frame = pd.DataFrame(columns)
+    frame.loc[80, "age"] = np.nan
+    monkeypatch.setattr(adult_data, "adult_frame", lambda: frame)
+    train, test = adult_data.load_adult()
+    assert train.names == test.names == ["age", "education-num"]
+    assert (len(train), len(test), train.groups) == (60, 20, ("Female", "Male"))
+
+
 def test_groups_of_digits_are_drawn_once(monkeypatch):
     "The coins of the test part come after those of the training part, from one generator."
     images = torch.zeros(300, 28, 28, dtype=torch.uint8)
@@ -504,6 +571,19 @@ def test_a_row_of_the_frontier_has_two_parts(monkeypatch):
     assert row["Acc"] == pytest.approx(accuracy(test.x[:, 0].sigmoid(), test))
     assert row["valid_Acc"] == pytest.approx(accuracy(held.x[:, 0].sigmoid(), held))
     assert (jobs[0].seed, jobs[0].batch, jobs[0].strength) == (3, 50, 2.)
+    base = synthetic_logistic(500, 3).y.mean().item()
+    assert row["majority"] == pytest.approx(max(base, 1 - base))
+    for seed in (3, 4): frontier.frontier_run("any", 50, 2., seed, table=lambda _: (train, test))
+    assert torch.equal(jobs[1].train.x, part.x) and not torch.equal(jobs[2].train.x, part.x)
+
+
+def test_the_strength_in_the_middle_of_those_chosen():
+    "On three splits 1, 1 and 4 are the only ones with a DI of .85 there."
+    rows = [dict(method="W2", batch=50, seed=seed, reference=None, strength=k, Acc=.8, DI=.9,
+                 W2=.1, EO=.1, valid_Acc=.8, valid_DI=.9 if k == wanted else .5)
+            for seed, wanted in enumerate((1., 1., 4.)) for k in (1., 4.)]
+    line = frontier.chosen_table(rows, 50).loc["W2"]
+    assert (line.strength, line.reached) == ("1", "3 of 3")
 
 
 def test_the_choice_is_made_on_the_held_out_part():
@@ -523,8 +603,12 @@ def test_the_demo_measures_other_rows_than_it_trains_on(monkeypatch):
         return synthetic_logistic(200, seed)
     monkeypatch.setattr(demo, "synthetic_logistic", drawn)
     monkeypatch.setattr(demo, "train_steps", lambda *_, **__: None)
-    for seed in range(3): demo.demo_run(1., seed=seed)
-    assert len(set(seeds)) == 6
+    nets, real = [], demo.mlp
+    monkeypatch.setattr(demo, "mlp", lambda *args: nets.append(args) or real(*args))
+    rows = [demo.demo_run(1., seed=seed) for seed in range(3)]
+    assert len(set(seeds)) == 6 and nets == [(8, (32, 32), seed) for seed in range(3)]
+    for name in ("Acc", "W2"):
+        assert all(row[f"{name} low"] < row[f"{name} high"] for row in rows), name
 
 
 def test_rows_are_measured_on_draws_of_their_own(monkeypatch):
@@ -621,13 +705,17 @@ def test_what_methods_are_given(monkeypatch):
 
 def test_tables_of_steering_and_curves_of_the_frontier():
     "Within .05 on either side; rows with another reference are no points of a curve."
-    frame = pd.DataFrame(dict(method="steer", n=10, target=.85, Acc=.8, positives=[1., 1.3, 1., 0.],
-                              DI=[.82, .91, .79, .86]))
+    frame = pd.DataFrame(dict(method="steer", n=10, target=.85, Acc=.8, DI=[.82, .91, .79, .86],
+                              positives=[1., 1.22, 1., 0.]))
     found = steering.steering_table(frame).iloc[0]
     assert (found.within, found.above, found.fifth, found.collapsed) == (.5, .75, .5, .25)
     rows = [dict(method=m, batch=50, reference=r, strength=k, DI=.5, valid_DI=.5)
             for m, r, k in (("plain", None, 0.), ("W2", None, 8.), ("W2", 500, 8.))]
     assert hypervolume.frontier_rows(rows, "W2", 50).point.tolist() == ["plain 0.0", "W2 8.0"]
+    kinds = "ALM", "fairret", "reduction", "OxonFair"
+    rows += [dict(rows[1], method=name) for name in kinds]
+    found = {name: len(hypervolume.frontier_rows(rows, name, 50)) for name in kinds}
+    assert found == {"ALM": 2, "fairret": 2, "reduction": 1, "OxonFair": 1} # with the plain network
     assert [release(v) for v in ("0.1.2", "0.2", "1.10.3")] == ["0.1", "0.2", "1.10"]
 
 
@@ -652,7 +740,16 @@ def test_the_papers_settings():
     paper = adult.PRESETS["paper"]
     assert (paper["batch_size"], paper["epochs"]) == (50, 100)
     assert adult.TARGETS["paper"] == .85
+    assert adult.PRESETS["quick"] == dict(batch_size=512, epochs=30, average=.98)
+    targets = {name: target for name, (_, target) in adult.LINEAR.items()}
+    assert targets == {"LR": 0., "ZFN": 0., "ZFA": .90, "LRrW": .95}
     assert adult.RULES["paper"] == dict(up=1.1, slack=float("inf"))
+    images, faces = digits.PRESETS["paper"], celeba.PRESETS["paper"]
+    assert paper["task"].loss == images["task"].loss == "mse"
+    assert (images["batch_size"], images["epochs"]) == (200, 50)
+    assert {setting["seed"] for setting in digits.mnist_grid()} == set(range(9)) # classifiers
+    assert signature(digits.coarse_scores).parameters["epochs"].default == 2 # before ST
+    assert (faces.batch_size, faces.reference, faces.size) == (2000, 8000, 64)
     assert [list(v.values()) for v in digits.TABLE_2.values()] == [
         [.87, 1., 1., .86, .92, .96, .83, .97, .96, .97],
         [.98, .94, .96, .96, .93, .95, .91, .95, .93, .97]]
@@ -687,15 +784,16 @@ def test_a_row_of_digits_measures_both_parts(monkeypatch):
     class First(torch.nn.Module):
         def forward(self, x): return x[:, 0, 0, 0]
     monkeypatch.setattr(digits, "load_mnist", lambda *_, **__: parts)
-    asked = []
+    asked, seeds = [], []
 
     def train(net, part, preset, **options):
+        assert options["penalty"].ring.size == 2000
         asked.append((len(part), preset, options["lam"], options["seed"], options["penalty"].grad))
-        return [{"loss": .5}]
-    monkeypatch.setattr(digits, "digit_cnn", lambda seed: First())
+        return [{"loss": .7}, {"loss": .5}]
+    monkeypatch.setattr(digits, "digit_cnn", lambda seed: seeds.append(seed) or First())
     monkeypatch.setattr(digits, "train_digits", train)
     row = digits.mnist_run("SR", "paper", 3., 7, "paper")
-    assert asked == [(120, "paper", 3., 7, "paper")]
+    assert asked == [(120, "paper", 3., 7, "paper")] and seeds == [7] and row["loss"] == .5
     for prefix, part in zip(("train_", ""), parts):
         assert row[f"{prefix}Acc"] == pytest.approx(accuracy(part.x[:, 0, 0, 0].sigmoid(), part))
     names = ["Acc", "DI", "MSE", "GP0", "GP1", "TP0", "TN0", "TP1", "TN1"]
@@ -748,13 +846,15 @@ def test_a_row_of_one_lambda(monkeypatch):
 @pytest.mark.parametrize("layers, columns, lam, size", [
     ([], (8,), 1., 120), ([], (8,), 0., None), ([torch.nn.Dropout(.1)], (8,), 1., None),
     ([torch.nn.BatchNorm1d(8)], (8,), 1., None), ([torch.nn.Linear(8, 2300)], (8,), 1., None),
-    ([torch.nn.Flatten()], (2, 2, 2), 1., None), ([torch.nn.Linear(8, 900)], (8,), 1., 120)],
-    ids=["plain", "no weight", "dropout", "statistics", "large", "images", "medium"])
+    ([torch.nn.Flatten()], (2, 2, 2), 1., None), ([torch.nn.Linear(8, 900)], (8,), 1., 120),
+    ([], (8,), TargetTuner(), 120)],
+    ids=["plain", "no weight", "dropout", "statistics", "large", "images", "medium", "tuner"])
 def test_references_of_ones_own_accord(layers, columns, lam, size):
     "Drawn anew for tables and networks of up to 20,000 numbers that score a row in one way only."
     k = torch.arange(120)
     data = FairDataset(torch.zeros(120, *columns), k % 2, k // 2 % 2)
-    found = _usual_penalty(torch.nn.Sequential(*layers), data, FixedLambda(lam))
+    lam = lam if isinstance(lam, FixedLambda) else FixedLambda(lam)
+    found = _usual_penalty(torch.nn.Sequential(*layers), data, lam)
     assert (found.fresh or None) == size and (found.ring is None) == bool(size)
 
 
@@ -811,6 +911,28 @@ def test_faces_are_trained_as_asked_for(monkeypatch):
     assert 15 < seen.count([0., 1., 2., 3.]) == 60 - seen.count([3., 2., 1., 0.]) < 45
 
 
+def test_rates_and_weights_of_faces_by_step(monkeypatch):
+    "A rise for three tenths of the steps from a 25th of the peak, then a fall to nothing."
+    opt = celeba.one_cycle(.2, 19)([torch.nn.Parameter(torch.zeros(1))])
+    found = []
+    for _ in range(19):
+        found.append(opt.param_groups[0]["lr"])
+        opt.step()
+
+    def between(a, b, share): return b + (a - b) * (1 + np.cos(np.pi * share)) / 2
+    wanted = [between(.008, .2, k / 5) if k < 5 else between(.2, 8e-7, (k - 5) / 14)
+              for k in range(19)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    asked = []
+    monkeypatch.setattr(celeba, "one_cycle", lambda peak, steps: asked.append((peak, steps)))
+    monkeypatch.setattr(celeba, "fit", lambda *_, **__: None)
+    monkeypatch.setattr(celeba, "resnet18_logit", lambda seed: torch.nn.Sequential())
+    celeba.train_faces(synthetic_logistic(420), "score", 2., 3, "tiny")
+    assert asked == [(2e-3, 18)] # nine batches of at most fifty, twice
+    ramp = celeba.Faces(ramp=(.25, .6)).weight(2., 100)
+    assert (ramp.full, ramp.start, ramp.stop, ramp.each) == (2., 25, 60, "step")
+
+
 def sleepy(seed: int) -> dict:
     "A run that takes its time."
     time.sleep(.02)
@@ -827,11 +949,12 @@ def test_rows_of_another_version_and_durations_in_seconds(tmp_path):
 
 def test_networks_of_table_1_see_their_part_only(monkeypatch):
     "Trained on four fifths of the training part, steered by the other fifth, measured on the test."
-    calls, real = [], adult.fit
+    calls, first, real = [], [], adult.fit
 
     def load(seed=0): return synthetic_logistic(600, seed).split(.25, seed=seed)
 
     def fit(net, part, **options):
+        first.append([v.detach().clone() for v in net.parameters()])
         calls.append((net, part, options))
         return real(net, part, **options)
     monkeypatch.setattr(adult, "load_adult", load)
@@ -841,6 +964,10 @@ def test_networks_of_table_1_see_their_part_only(monkeypatch):
     with pytest.warns(UserWarning, match="After 3 epochs"): row = adult.adult_run("NNrW", 5, "tiny")
     train, test = load(5)
     net, part, options = calls[0]
+    torch.manual_seed(5)
+    wanted = [v for a in (8, 64, 64) for v in torch.nn.Linear(a, 64).parameters()]
+    assert [v.shape for v in first[0]] == [*(v.shape for v in wanted), (1, 64), (1,)]
+    for v, w in zip(first[0], wanted): torch.testing.assert_close(v, w.detach())
     rows = [{tuple(x) for x in d.x.tolist()} for d in (part, options["valid"], test)]
     assert [len(r) for r in rows] == [360, 90, 150] and len(set.union(*rows)) == 600
     assert rows[0] | rows[1] == {tuple(x) for x in train.x.tolist()}
@@ -859,3 +986,5 @@ def test_networks_of_table_1_see_their_part_only(monkeypatch):
     _, part, options = calls[1]
     assert options["lam"] == 2. and len(part) == 360 and options["seed"] == 6
     assert options["penalty"].grad == "paper" and options["penalty"].ring.size == 4000
+    assert calls[0][2]["penalty"].ring.size == 4000
+    assert (calls[0][2]["epochs"], options["epochs"]) == (3, 1) # as asked for, and quick

@@ -341,3 +341,15 @@ def test_batches_of_a_stack(n, most, batch):
     data = FairDataset(torch.zeros(n, 2), k % 2, k // 2 % 2)
     run = steering._begin(torch.nn.Linear(2, 1), data, Aim(.8), 5, most, .1, 0, Binary(), "cpu")
     assert run.batch_size == batch
+
+
+def test_scores_are_those_of_evaluation_mode():
+    "Nothing is dropped where left-out or new rows are scored."
+    run, _ = small_run()
+    nets = [torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.Dropout(.5)) for _ in range(3)]
+    run.stack = Stack(nets, .1)
+    run.stack.model.train()
+    z = torch.stack([net[0](run.data.x)[:, 0] for net in nets]).detach()
+    torch.testing.assert_close(run.score(), z.double(), rtol=1e-5, atol=1e-6)
+    out = steering.Steered(nets[:2], Binary(), beta=.25).train()
+    torch.testing.assert_close(out.scores(run.data.x), (.75 * z[0] + .25 * z[1]).sigmoid())
