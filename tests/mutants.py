@@ -1989,6 +1989,24 @@ MUTANTS = {  # guard: [(what goes wrong, module, text, replacement), ...]
         ("Adult: education twice among the inputs", "data.adult",
          'drop: list = ("education",)', "drop: list = ()"),
     ],
+    "tests/test_training_loop.py::test_divergence_keeps_the_last_good_weights": [
+        ("divergence: the network stays as it went astray", "training.loop",
+         "        run.put_back(before)\n", ""),
+    ],
+    f"{ROWS}::test_another_preset_of_the_same_name_is_another_call": [
+        ("CelebA: scores of an older preset of the same name", "experiments.celeba",
+         "repr(PRESETS[preset])", "preset"),
+        ("CelebA: scores of other validation images", "experiments.celeba",
+         "*map(content_digest, parts)", "*map(content_digest, parts[:1])"),
+    ],
+    "tests/test_cli.py::test_a_warning_is_said_once": [
+        ("command: a warning is said again and again", "cli",
+         "said.add(str(message))", "said.add(message)"),
+    ],
+    "tests/test_cli.py::test_folder_of_rows_from_the_environment": [
+        ("command: the environment's folder is ignored", "cli",
+         'os.environ.get("FAIRW2_RESULTS") or "results"', '"results"'),
+    ],
 }
 
 IN_MAKE_TEST = {  # these few also run in `make test`

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from configparser import ConfigParser
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import yaml
 from conftest import ROOT
 from fairw2_nb.basics import packages
-from fairw2_nb.cli import EXPERIMENTS, in_words, main, run_experiment
+from fairw2_nb.cli import EXPERIMENTS, aloud, in_words, main, run_experiment, run_parser
 from fairw2_nb.experiments.adult import ADULT
 from fairw2_nb.experiments.celeba import CELEBA
 from fairw2_nb.experiments.frontier import FRONTIER
@@ -62,6 +63,21 @@ def test_list_of_experiments(capsys):
     main(["run"])
     said = capsys.readouterr().out
     assert all(name in said for name in EXPERIMENTS)
+
+
+def test_a_warning_is_said_once(capsys):
+    def loud():
+        for word in ("one", "one", "two"): warnings.warn(word)
+        return 3
+    assert aloud(loud) == 3
+    assert capsys.readouterr().err.split() == ["one", "two"]
+
+
+def test_folder_of_rows_from_the_environment(monkeypatch):
+    monkeypatch.setenv("FAIRW2_RESULTS", "elsewhere")
+    assert run_parser(ADULT).parse_args([]).out == "elsewhere"
+    monkeypatch.setenv("FAIRW2_RESULTS", "")
+    assert run_parser(ADULT).parse_args([]).out == "results"
 
 
 def test_demo_writes_a_report_and_keeps_the_old_one(tmp_path, monkeypatch, capsys):

@@ -673,6 +673,20 @@ def test_networks_without_a_penalty_are_trained_once(monkeypatch):
     assert asked == [("score", 0.), ("error", 2.)]
 
 
+def test_another_preset_of_the_same_name_is_another_call(monkeypatch):
+    "Scores that are kept belong to what a preset holds, and to the images."
+    keys = []
+    monkeypatch.setattr(celeba, "Memory", lambda *_, **__: SimpleNamespace(
+        cache=lambda f, ignore: lambda *setting: keys.append(setting[-1])))
+    labels, names = [[0, 0], [0, 1], [1, 0], [1, 1]], ["Attractive", "Young"]
+    dark, bright = (FaceDataset(torch.full((4, 3, 2, 2), v, dtype=torch.uint8), labels, names)
+                    for v in (0, 9))
+    for part in (dark, bright): celeba.kept_scores((dark, part, dark), "score", 1., 3, "tiny")
+    monkeypatch.setitem(celeba.PRESETS, "tiny", replace(celeba.PRESETS["tiny"], epochs=7))
+    celeba.kept_scores((dark, dark, dark), "score", 1., 3, "tiny")
+    assert len(set(keys)) == 3
+
+
 def test_raised_and_lowered_by_the_penalty(monkeypatch):
     "The score with the penalty less that without it."
     data = FaceDataset(torch.zeros(4, 3, 2, 2, dtype=torch.uint8), [[0, 0], [0, 1], [1, 0], [1, 1]],
