@@ -36,7 +36,7 @@ def rows_to_try(name: str, most: float) -> list: # experiment and row
     if exp.timed: return []
     rows = [row for _, _, row in parse_lines(ROWS / f"{exp.name}.jsonl")[0]]
     rows = [row for row in rows if row["version"] == exp.version and row["duration"] <= most]
-    rows = [row for row in rows if row["campaign"] == "main"]
+    rows = [row for row in rows if row["campaign"] == "main" and not row.get("seconds")]
     first = {}
     for row in sorted(rows, key=lambda row: row["duration"]):
         first.setdefault(tuple(row.get(kind) for kind in KINDS), row)
